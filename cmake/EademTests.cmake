@@ -1,0 +1,47 @@
+# The one way to declare a test executable, so that tests/run_all.py finds it, knows its kind, and counts what it ran.
+#
+#   eadem_test(test_fma32 KIND unit SOURCES test_fma32.cc DEPS numerics)
+#   eadem_test(test_generate KIND e2e NEEDS_TEXT TIMEOUT 900 SOURCES test_generate.cc DEPS api)
+#
+# KIND is unit, bits, accuracy, e2e, or long (run by `./dev test --long` alone). DEPS are folders of src/ (or eadem_* helpers of tests/).
+# LIBS are other libraries, such as mpfr. NEEDS_TEXT leaves the test out of builds without the text crate (the cross-compiled ones).
+# ARGS are passed to the executable; TIMEOUT is in seconds. LABELS adds more labels; `native` keeps a test out of the emulator (too slow there).
+find_package(Threads REQUIRED)
+if(CMAKE_CROSSCOMPILING)
+  # Debian has no Arm libgtest on an x86 machine, so its sources (package googletest) are built with the tests.
+  set(INSTALL_GTEST OFF CACHE BOOL "" FORCE)
+  set(BUILD_GMOCK OFF CACHE BOOL "" FORCE)
+  add_subdirectory(/usr/src/googletest ${CMAKE_BINARY_DIR}/googletest EXCLUDE_FROM_ALL)
+  foreach(lib gtest gtest_main)
+    target_compile_options(${lib} PRIVATE -w)
+    if(NOT TARGET GTest::${lib})
+      add_library(GTest::${lib} ALIAS ${lib})
+    endif()
+  endforeach()
+else()
+  find_package(GTest REQUIRED)
+endif()
+
+function(eadem_test exe)
+  cmake_parse_arguments(arg "NEEDS_TEXT" "KIND;TIMEOUT" "SOURCES;DEPS;LIBS;ARGS;LABELS" ${ARGN})
+  set(kinds unit bits accuracy e2e long)
+  if(NOT arg_KIND IN_LIST kinds)
+    message(FATAL_ERROR "eadem_test(${exe}): KIND must be one of ${kinds}, not '${arg_KIND}'")
+  endif()
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "eadem_test(${exe}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if((arg_NEEDS_TEXT AND NOT EADEM_TEXT) OR (CMAKE_CROSSCOMPILING AND "native" IN_LIST arg_LABELS))
+    return()
+  endif()
+  list(TRANSFORM arg_DEPS PREPEND eadem_)
+  add_executable(${exe} ${arg_SOURCES})
+  target_include_directories(${exe} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(${exe} PRIVATE EADEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_link_libraries(${exe} PRIVATE ${arg_DEPS} ${arg_LIBS} GTest::gtest GTest::gtest_main Threads::Threads)
+  add_test(NAME ${exe} COMMAND ${exe} ${arg_ARGS})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 600)
+  endif()
+  set_tests_properties(${exe} PROPERTIES LABELS "${arg_KIND};${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()
