@@ -1,0 +1,46 @@
+// A static pool: the same threads for the life of an engine. Work comes as numbered tasks whose number depends on shapes alone;
+// which worker takes which task cannot matter, since tasks write disjoint results and each task is whole sub-trees.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/buffer.h"
+
+namespace eadem {
+
+class ThreadPool {
+ public:
+  // `threads` >= 1 workers, the calling thread among them.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Runs task(index, worker) for index in [0, count); worker in [0, threads()). Returns when all are done. Every worker runs in
+  // the contract's floating-point environment. One caller at a time.
+  void run(int count, const std::function<void(int index, int worker)>& task);
+
+ private:
+  void work(int worker);
+  void drain(int worker);
+
+  std::vector<std::thread> workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  const std::function<void(int, int)>* task_ = nullptr;
+  std::atomic<int> next_{0};
+  std::atomic<uint64_t> generation_{0};
+  int count_ = 0;
+  std::atomic<int> busy_{0};
+  bool stop_ = false;
+};
+
+}  // namespace eadem
