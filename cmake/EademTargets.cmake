@@ -20,6 +20,10 @@ if(EADEM_SANITIZE)
   add_link_options(-fsanitize=${EADEM_SANITIZE})
 endif()
 
+if(EADEM_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize-recover=all)
+endif()
+
 # eadem_library(name DEPS a b ...): the .cc files of this folder become eadem_<name>; a folder of headers becomes an interface library.
 function(eadem_library name)
   cmake_parse_arguments(arg "" "" "DEPS;EXCLUDE" ${ARGN})
