@@ -1,0 +1,48 @@
+// What a caller gets.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace eadem {
+
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0.0f;  // NaN where the token is masked (JSON: null)
+};
+
+struct SampledToken {
+  int32_t token = 0;
+  float logprob = NAN;             // NaN where not asked for, or masked
+  std::vector<TokenLogprob> top;   // by logprob descending, ties by token id
+};
+
+enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
+
+constexpr std::string_view to_string(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kCancelled: return "cancelled";
+    case FinishReason::kError: return "error";
+  }
+  return "error";
+}
+
+// One answer of a request.
+struct Completion {
+  int index = 0;                             // 0 ... n - 1
+  std::vector<SampledToken> tokens;
+  std::vector<SampledToken> prompt_tokens;   // where prompt_logprobs was asked; the first has no logprob
+  std::string text;                          // empty without a tokenizer
+  FinishReason finish_reason = FinishReason::kStop;
+  std::string error;                         // where finish_reason is kError
+  uint64_t seed = 0;                         // of this answer: mix(request seed, index)
+  int cached_tokens = 0;                     // prompt tokens whose keys and values came from the prefix cache
+  std::string kv_hash;                       // where asked: SHA-256 of its KV values in logical order
+};
+
+}  // namespace eadem

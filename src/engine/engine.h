@@ -1,0 +1,81 @@
+// The engine: continuous batching over paged KV, on token ids alone (text is the layer above). engine.step() is
+// schedule, run, sample, commit, collect. Single-threaded: the owner calls submit, cancel and step from one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/result.h"
+#include "eadem/request.h"
+#include "eadem/result.h"
+#include "model/model.h"
+
+namespace eadem::engine {
+
+struct Options {
+  int max_batch = 32;          // sequences that run at once
+  int prefill_chunk = 512;     // token budget of a step (rows); decode rows come first
+  int kv_blocks = 0;           // blocks of 64 positions in the pool; 0: enough for max_batch sequences within kv_memory
+  size_t kv_memory = size_t{1} << 30;  // bytes, where kv_blocks is 0
+  int64_t max_model_len = 0;   // 0: the model's context
+  bool prefix_cache = true;
+  int force_preempt = 0;       // a test's handle: every sequence is preempted each time it has drawn this many tokens (0: never)
+  std::vector<int32_t> eos;    // end-of-text tokens of the model
+};
+
+// Follows one sequence. Called from inside step().
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  // The prompt's logprobs, once, where asked; the first token has none.
+  virtual void on_prompt(std::vector<SampledToken> tokens) = 0;
+  // A token was drawn (a stop token too, with `last` true where the engine itself ends here). Return false to stop the sequence
+  // (a stop string was found).
+  virtual bool on_token(const SampledToken& token, bool last) = 0;
+  virtual void on_finish(FinishReason reason, const std::string& error) = 0;
+};
+
+using SequenceId = uint64_t;
+
+// One answer: `sampling.n` and `sampling.stop` are the caller's business; `seed` is the answer's own, already mixed.
+struct SequenceRequest {
+  std::vector<int32_t> prompt;
+  SamplingParams sampling;
+  uint64_t seed = 0;
+  bool kv_hash = false;
+};
+
+// What happened, so that a test can prove that the path it is about was taken.
+struct Counters {
+  uint64_t steps = 0, rows = 0, mixed_steps = 0;    // mixed: rows of more than one sequence
+  uint64_t chunked_prompts = 0;                     // prompts that took more than one step
+  uint64_t prefix_hit_tokens = 0, prefix_hits = 0, prefix_evictions = 0;
+  uint64_t preemptions = 0, recomputed_tokens = 0;
+  uint64_t finished = 0, failed = 0, cancelled = 0;
+  uint64_t max_rows = 0, max_sequences = 0;         // largest step seen
+};
+
+class Engine {
+ public:
+  // The model must outlive the engine.
+  static Result<std::unique_ptr<Engine>> create(model::Model& model, const Options& options);
+  virtual ~Engine() = default;
+
+  // Checks the request against the model and the pool (prompt over the context, token out of vocabulary, bad parameter, not enough
+  // blocks for one sequence). `listener` must live until on_finish.
+  virtual Result<SequenceId> submit(SequenceRequest request, Listener* listener) = 0;
+  virtual void cancel(SequenceId id) = 0;
+  // One step. False where nothing is waiting or running.
+  virtual bool step() = 0;
+
+  virtual const Counters& counters() const = 0;
+  virtual int kv_blocks() const = 0;
+  virtual int free_blocks() const = 0;  // blocks that no running sequence holds (cached ones count as free)
+  virtual void set_trace(model::TraceSink* trace) = 0;
+  // The kv_hash of a finished sequence that asked for it, or empty.
+  virtual std::string take_kv_hash(SequenceId id) = 0;
+  virtual int cached_tokens(SequenceId id) const = 0;
+};
+
+}  // namespace eadem::engine
