@@ -24,7 +24,15 @@ struct Options {
   std::vector<int32_t> eos;    // end-of-text tokens of the model
 };
 
-// Follows one sequence. Called from inside step().
+// How a sequence ended.
+struct Outcome {
+  FinishReason reason = FinishReason::kStop;
+  std::string error;      // where reason is kError
+  std::string kv_hash;    // where asked: SHA-256 of KvPool::read over every position but the last token's, which was never computed
+  int cached_tokens = 0;  // prompt tokens whose keys and values came from the prefix cache
+};
+
+// Follows one sequence. Called from inside step(), on its thread; may call submit and cancel.
 class Listener {
  public:
   virtual ~Listener() = default;
@@ -33,7 +41,7 @@ class Listener {
   // A token was drawn (a stop token too, with `last` true where the engine itself ends here). Return false to stop the sequence
   // (a stop string was found).
   virtual bool on_token(const SampledToken& token, bool last) = 0;
-  virtual void on_finish(FinishReason reason, const std::string& error) = 0;
+  virtual void on_finish(const Outcome& outcome) = 0;
 };
 
 using SequenceId = uint64_t;
@@ -73,9 +81,8 @@ class Engine {
   virtual int kv_blocks() const = 0;
   virtual int free_blocks() const = 0;  // blocks that no running sequence holds (cached ones count as free)
   virtual void set_trace(model::TraceSink* trace) = 0;
-  // The kv_hash of a finished sequence that asked for it, or empty.
-  virtual std::string take_kv_hash(SequenceId id) = 0;
-  virtual int cached_tokens(SequenceId id) const = 0;
+  // For a TraceSink, during a step: whose rows are those with Row::sequence == index.
+  virtual SequenceId sequence_of(int index) const = 0;
 };
 
 }  // namespace eadem::engine
