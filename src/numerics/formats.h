@@ -1,17 +1,18 @@
-// What the bytes of a stored weight mean: every element type of model files as float32, exactly as its format defines it, and the
-// integers that int8-v1 runs as stored.
+// What the bytes of a stored weight mean: every element type of model files as float32, exactly as its format defines
+// it, and the integers that int8-v1 runs as stored.
 //
-// A block-quantised value is d * scale * q, exact in float32 by the widths of its factors (half 11 bits, scale at most 7, q at most 6);
-// the formats with a minimum add or subtract it by one rounded operation. The layouts are ggml's block structures, little-endian:
+// A block-quantised value is d * scale * q, exact in float32 by the widths of its factors (half 11 bits, scale at most
+// 7, q at most 6); the formats with a minimum add or subtract it by one rounded operation. The layouts are ggml's block
+// structures, little-endian:
 //
 //   Q8_0   32: half d, 32 x int8                          value d * q
 //   Q4_0   32: half d, 16 x nibble pair                   value d * (q - 8)
 //   Q4_1   32: half d, half m, 16 x nibble pair           value d * q + m
 //   Q5_0   32: half d, 32 high bits, 16 x nibble pair     value d * (q - 16)
 //   Q5_1   32: half d, half m, 32 high bits, 16 x pair    value d * q + m
-//   Q4_K  256: half d, half dmin, 12 B of 8 x (6-bit scale, 6-bit minimum), 128 B of nibbles      value d * s * q - dmin * m
-//   Q5_K  256: as Q4_K with 32 B of high bits before the nibbles
-//   Q6_K  256: 128 B of low nibbles, 64 B of high bit pairs, 16 x int8 scale, half d              value d * s * (q - 32)
+//   Q4_K  256: half d, half dmin, 12 B of 8 x (6-bit scale, 6-bit minimum), 128 B of nibbles      value d * s * q -
+//   dmin * m Q5_K  256: as Q4_K with 32 B of high bits before the nibbles Q6_K  256: 128 B of low nibbles, 64 B of high
+//   bit pairs, 16 x int8 scale, half d              value d * s * (q - 32)
 //
 // A pair holds element i of its half block in the low nibble and element i + (half block) in the high one.
 #pragma once
@@ -117,8 +118,8 @@ EADEM_FN void decode_q5_1(const std::byte* in, float* out) {
   }
 }
 
-// The 6-bit scale and minimum of group g (0 to 7). Groups 4 to 7 keep their low four bits in bytes 8 to 11 and their high two in the
-// top bits of the bytes of groups 0 to 3.
+// The 6-bit scale and minimum of group g (0 to 7). Groups 4 to 7 keep their low four bits in bytes 8 to 11 and their
+// high two in the top bits of the bytes of groups 0 to 3.
 struct ScaleMin {
   int scale;
   int minimum;
@@ -129,8 +130,8 @@ EADEM_FN ScaleMin scale_min(const std::byte* packed, int g) {
   return {(at(g + 4) & 15) | (at(g - 4) >> 6 << 4), (at(g + 4) >> 4) | (at(g) >> 6 << 4)};
 }
 
-// Groups of 32 share a byte row in pairs: group 2p in the low nibbles, 2p + 1 in the high ones. `high` is null for Q4_K; else bit g of
-// high[i] is the fifth bit of element i of group g.
+// Groups of 32 share a byte row in pairs: group 2p in the low nibbles, 2p + 1 in the high ones. `high` is null for
+// Q4_K; else bit g of high[i] is the fifth bit of element i of group g.
 EADEM_FN void decode_q45_k(const std::byte* in, const std::byte* high, const std::byte* nibbles, float* out) {
   const float d = load_half(in);
   const float dmin = load_half(in + 2);
@@ -151,8 +152,8 @@ EADEM_FN void decode_q45_k(const std::byte* in, const std::byte* high, const std
 EADEM_FN void decode_q4_k(const std::byte* in, float* out) { decode_q45_k(in, nullptr, in + 16, out); }
 EADEM_FN void decode_q5_k(const std::byte* in, float* out) { decode_q45_k(in, in + 16, in + 48, out); }
 
-// Two halves of 128 elements; in each, run r (0 to 3) of 32 takes the low (r < 2) or high nibble of byte 32 * (r % 2) + i, and bits 2r
-// and 2r + 1 of the high byte i. Each 16 elements have a scale.
+// Two halves of 128 elements; in each, run r (0 to 3) of 32 takes the low (r < 2) or high nibble of byte 32 * (r % 2) +
+// i, and bits 2r and 2r + 1 of the high byte i. Each 16 elements have a scale.
 EADEM_FN void decode_q6_k(const std::byte* in, float* out) {
   const float d = load_half(in + 208);
   for (int half = 0; half < 2; ++half) {
@@ -179,25 +180,37 @@ EADEM_FN void decode_each(DType dtype, const std::byte* in, int64_t blocks, floa
 
 }  // namespace formats_detail
 
-// `blocks` consecutive blocks (elements, for plain types) at `in` to float32 values at `out` (blocks * info(dtype).block of them).
-// Integer types are no weights: a bug.
+// `blocks` consecutive blocks (elements, for plain types) at `in` to float32 values at `out` (blocks *
+// info(dtype).block of them). Integer types are no weights: a bug.
 EADEM_FN void decode_blocks(DType dtype, const std::byte* in, int64_t blocks, float* out) {
   using namespace formats_detail;
   switch (dtype) {
-    case DType::kF32: return decode_f32(in, blocks, out);
-    case DType::kF16: return decode_f16(in, blocks, out);
-    case DType::kBF16: return decode_bf16(in, blocks, out);
-    case DType::kQ8_0: return decode_each<decode_q8_0>(dtype, in, blocks, out);
-    case DType::kQ4_0: return decode_each<decode_q4_0>(dtype, in, blocks, out);
-    case DType::kQ4_1: return decode_each<decode_q4_1>(dtype, in, blocks, out);
-    case DType::kQ5_0: return decode_each<decode_q5_0>(dtype, in, blocks, out);
-    case DType::kQ5_1: return decode_each<decode_q5_1>(dtype, in, blocks, out);
-    case DType::kQ4_K: return decode_each<decode_q4_k>(dtype, in, blocks, out);
-    case DType::kQ5_K: return decode_each<decode_q5_k>(dtype, in, blocks, out);
-    case DType::kQ6_K: return decode_each<decode_q6_k>(dtype, in, blocks, out);
+    case DType::kF32:
+      return decode_f32(in, blocks, out);
+    case DType::kF16:
+      return decode_f16(in, blocks, out);
+    case DType::kBF16:
+      return decode_bf16(in, blocks, out);
+    case DType::kQ8_0:
+      return decode_each<decode_q8_0>(dtype, in, blocks, out);
+    case DType::kQ4_0:
+      return decode_each<decode_q4_0>(dtype, in, blocks, out);
+    case DType::kQ4_1:
+      return decode_each<decode_q4_1>(dtype, in, blocks, out);
+    case DType::kQ5_0:
+      return decode_each<decode_q5_0>(dtype, in, blocks, out);
+    case DType::kQ5_1:
+      return decode_each<decode_q5_1>(dtype, in, blocks, out);
+    case DType::kQ4_K:
+      return decode_each<decode_q4_k>(dtype, in, blocks, out);
+    case DType::kQ5_K:
+      return decode_each<decode_q5_k>(dtype, in, blocks, out);
+    case DType::kQ6_K:
+      return decode_each<decode_q6_k>(dtype, in, blocks, out);
     case DType::kI32:
     case DType::kI64:
-    case DType::kU8: break;
+    case DType::kU8:
+      break;
   }
   EADEM_CHECK(!"decode_blocks of an integer type");
 }
@@ -222,9 +235,10 @@ EADEM_CONST bool int8_native(DType dtype) {
 EADEM_CONST bool int8_has_minimum(DType dtype) { return dtype == DType::kQ4_1; }
 
 // A row of an int8-native type as int8-v1 takes it: value i of group g is scale[g] * q[32 g + i] + minimum[g].
-// q has `columns` integers (Q8_0: -128 to 127, Q4_0: -8 to 7, Q4_1: 0 to 15); scale and minimum have columns / 32 each. `minimum` is
-// written for types that have one, and may be null for the others.
-EADEM_FN void decode_row_int8(DType dtype, const std::byte* row, int64_t columns, int8_t* q, float* scale, float* minimum) {
+// q has `columns` integers (Q8_0: -128 to 127, Q4_0: -8 to 7, Q4_1: 0 to 15); scale and minimum have columns / 32 each.
+// `minimum` is written for types that have one, and may be null for the others.
+EADEM_FN void decode_row_int8(DType dtype, const std::byte* row, int64_t columns, int8_t* q, float* scale,
+                              float* minimum) {
   EADEM_CHECK(int8_native(dtype));
   const int bytes = info(dtype).bytes;
   const int zero = dtype == DType::kQ4_0 ? 8 : 0;
@@ -243,8 +257,8 @@ EADEM_FN void decode_row_int8(DType dtype, const std::byte* row, int64_t columns
   }
 }
 
-// The half-precision scales of a block-quantised type: their byte offsets in a block, and how many. A scale that is not finite makes
-// the block meaningless; readers refuse such a file.
+// The half-precision scales of a block-quantised type: their byte offsets in a block, and how many. A scale that is not
+// finite makes the block meaningless; readers refuse such a file.
 struct HalfFields {
   int count;
   int offset[2];
@@ -253,13 +267,17 @@ EADEM_CONST HalfFields half_fields(DType dtype) {
   switch (dtype) {
     case DType::kQ8_0:
     case DType::kQ4_0:
-    case DType::kQ5_0: return {1, {0, 0}};
+    case DType::kQ5_0:
+      return {1, {0, 0}};
     case DType::kQ4_1:
     case DType::kQ5_1:
     case DType::kQ4_K:
-    case DType::kQ5_K: return {2, {0, 2}};
-    case DType::kQ6_K: return {1, {208, 0}};
-    default: return {0, {0, 0}};
+    case DType::kQ5_K:
+      return {2, {0, 2}};
+    case DType::kQ6_K:
+      return {1, {208, 0}};
+    default:
+      return {0, {0, 0}};
   }
 }
 

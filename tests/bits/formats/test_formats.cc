@@ -25,9 +25,9 @@ struct Case {
   std::vector<float> expected;
 };
 
-const std::map<uint32_t, DType> kTypes = {
-    {0, DType::kF32},  {1, DType::kF16},  {2, DType::kQ4_0},  {3, DType::kQ4_1},  {6, DType::kQ5_0}, {7, DType::kQ5_1},
-    {8, DType::kQ8_0}, {12, DType::kQ4_K}, {13, DType::kQ5_K}, {14, DType::kQ6_K}, {30, DType::kBF16}};
+const std::map<uint32_t, DType> kTypes = {{0, DType::kF32},   {1, DType::kF16},   {2, DType::kQ4_0}, {3, DType::kQ4_1},
+                                          {6, DType::kQ5_0},  {7, DType::kQ5_1},  {8, DType::kQ8_0}, {12, DType::kQ4_K},
+                                          {13, DType::kQ5_K}, {14, DType::kQ6_K}, {30, DType::kBF16}};
 
 class Fixture {
  public:
@@ -95,15 +95,16 @@ TEST(Formats, RowsEqualTheReferenceDequantiser) {
     ASSERT_EQ(c.encoded.size() % c.rows, 0u) << c.name;
     ASSERT_EQ(c.encoded.size() / c.rows, size_t{c.columns} / info(c.dtype).block * info(c.dtype).bytes) << c.name;
     const std::vector<float> out = decode(c);
-    for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(bits_of(out[i]), bits_of(c.expected[i])) << c.name << " element " << i;
+    for (size_t i = 0; i < out.size(); ++i)
+      ASSERT_EQ(bits_of(out[i]), bits_of(c.expected[i])) << c.name << " element " << i;
     seen.insert(c.dtype);
   }
   EXPECT_EQ(seen.size(), kTypes.size());  // every type was compared
 }
 
 TEST(Formats, EveryBitOfABlockMatters) {
-  // The negative control: whichever bit of the encoded block flips, the values of the block change (a Q6_K scale may be 0, and then
-  // its quants do not count; so a flip is sought among the first blocks).
+  // The negative control: whichever bit of the encoded block flips, the values of the block change (a Q6_K scale may be
+  // 0, and then its quants do not count; so a flip is sought among the first blocks).
   for (const Case& c : cases()) {
     const size_t block_bytes = info(c.dtype).bytes;
     for (size_t byte = 0; byte < block_bytes; ++byte) {
@@ -145,12 +146,14 @@ TEST(Formats, IntegersOfInt8AreTheSameWeights) {
     std::vector<float> scale(groups), minimum(groups);
     for (uint32_t r = 0; r < c.rows; ++r) {
       const std::byte* row = c.encoded.data() + r * (c.encoded.size() / c.rows);
-      decode_row_int8(c.dtype, row, c.columns, q.data(), scale.data(), int8_has_minimum(c.dtype) ? minimum.data() : nullptr);
+      decode_row_int8(c.dtype, row, c.columns, q.data(), scale.data(),
+                      int8_has_minimum(c.dtype) ? minimum.data() : nullptr);
       for (uint32_t k = 0; k < c.columns; ++k) {
         const int64_t g = k / kInt8NativeGroup;
         float value = mul_f32(scale[g], static_cast<float>(q[k]));
         if (int8_has_minimum(c.dtype)) value = add_f32(value, minimum[g]);
-        ASSERT_EQ(bits_of(value), bits_of(c.expected[size_t{r} * c.columns + k])) << c.name << " row " << r << " column " << k;
+        ASSERT_EQ(bits_of(value), bits_of(c.expected[size_t{r} * c.columns + k]))
+            << c.name << " row " << r << " column " << k;
         ASSERT_TRUE(c.dtype != DType::kQ4_0 || (q[k] >= -8 && q[k] <= 7));
         ASSERT_TRUE(c.dtype != DType::kQ4_1 || (q[k] >= 0 && q[k] <= 15));
         ++compared;
