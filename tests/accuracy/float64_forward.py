@@ -1,7 +1,7 @@
 """A whole decoder-only transformer in float64 and numpy: the yardstick of the accuracy tests.
 
-Reads a Hugging Face folder (config.json, safetensors, sharded or not) or a GGUF file and evaluates Llama, Mistral, Qwen2
-and Qwen3 models on the weights exactly as stored (quantised ones as the float32 values their format defines).
+Reads a Hugging Face folder (config.json, safetensors, sharded or not) or a GGUF file and evaluates Llama, Mistral,
+Qwen2 and Qwen3 models on the weights exactly as stored (quantised ones as the float32 values their format defines).
 `make_logits.py` holds it against transformers; the tests then use it live.
 
     model = load("path/to/folder-or-file.gguf")
@@ -30,7 +30,7 @@ class Config:
     head_size: int
     eps: float
     theta: float
-    scaling: dict | None  # rope: None, {"rope_type": "linear", ...}, {"rope_type": "llama3", ...}
+    scaling: dict | None  # rope: None, or {"rope_type": "linear" | "llama3" | "yarn", ...} as in config.json
     factors: np.ndarray | None  # rope: per-frequency divisors (GGUF's rope_freqs.weight)
     windows: list  # per layer: None or the number of keys that a query sees, itself included
     vocab: int
@@ -55,9 +55,10 @@ def _hf_rope(cfg):
         kind = scaling.get("rope_type", scaling.get("type", "default"))
         if kind == "default":
             return theta, None
-        if kind not in ("linear", "llama3"):
+        if kind not in ("linear", "llama3", "yarn"):
             raise ValueError(f"rope type {kind} is not supported here")
-        return theta, dict(scaling, rope_type=kind)
+        context = scaling.get("original_max_position_embeddings", cfg["max_position_embeddings"])
+        return theta, {**scaling, "rope_type": kind, "original_max_position_embeddings": context}
     return theta, None
 
 
@@ -118,7 +119,9 @@ def load_hf(folder):
     folder = pathlib.Path(folder)
     cfg = json.loads((folder / "config.json").read_text())
     index = folder / "model.safetensors.index.json"
-    names = sorted(set(json.loads(index.read_text())["weight_map"].values())) if index.exists() else ["model.safetensors"]
+    names = ["model.safetensors"]
+    if index.exists():
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
     weights = {}
     for name in names:
         weights.update(read_safetensors(folder / name))
@@ -190,9 +193,13 @@ def load_gguf(path):
     heads, hidden = field("attention.head_count"), field("embedding_length")
     kv_heads, layers = field("attention.head_count_kv", heads), field("block_count")
     weights = GgufWeights(reader, architecture, heads, kv_heads)
-    kind = field("rope.scaling.type", "none")
-    if kind not in ("none", "linear"):
+    kind, scaling = field("rope.scaling.type", "none"), None
+    if kind not in ("none", "linear", "yarn"):
         raise ValueError(f"rope.scaling.type {kind} is not supported here")
+    if kind != "none":
+        context = field("rope.scaling.original_context_length", field("context_length"))
+        scaling = dict(rope_type=kind, factor=field("rope.scaling.factor"), original_max_position_embeddings=context)
+    factors = weights["rope_freqs.weight"] if "rope_freqs.weight" in weights else None  # noqa: SIM401 (has no get)
     config = Config(
         hidden=hidden,
         layers=layers,
@@ -201,8 +208,8 @@ def load_gguf(path):
         head_size=field("attention.key_length", hidden // heads),
         eps=field("attention.layer_norm_rms_epsilon"),
         theta=field("rope.freq_base", 10000.0),
-        scaling={"rope_type": "linear", "factor": field("rope.scaling.factor")} if kind == "linear" else None,
-        factors=weights["rope_freqs.weight"] if "rope_freqs.weight" in weights else None,
+        scaling=scaling,
+        factors=factors,
         windows=[field("attention.sliding_window")] * layers,
         vocab=int(weights.tensors["model.embed_tokens.weight"].shape[1]),
     )
@@ -230,17 +237,34 @@ def rope_frequencies(config):
     factor = scaling["factor"]
     if scaling["rope_type"] == "linear":
         return frequency / factor
-    # llama3: long waves are slowed by the factor, short ones kept, those between blended by their turns in the old context
-    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-    turns = scaling["original_max_position_embeddings"] * frequency / (2.0 * math.pi)
-    smooth = np.clip((turns - low) / (high - low), 0.0, 1.0)
-    return (1.0 - smooth) * frequency / factor + smooth * frequency
+    old = scaling["original_max_position_embeddings"]
+    if scaling["rope_type"] == "yarn":
+        # Pairs below `low` turn often enough to be kept, those above `high` are slowed; a ramp over the index between.
+        def pair_of(turns):
+            return config.head_size * math.log(old / (turns * 2.0 * math.pi)) / (2.0 * math.log(config.theta))
+
+        low = max(math.floor(pair_of(scaling.get("beta_fast") or 32.0)), 0)
+        high = min(math.ceil(pair_of(scaling.get("beta_slow") or 1.0)), config.head_size - 1)
+        high = high + 0.001 if high == low else high
+        keep = 1.0 - np.clip((np.arange(config.head_size // 2) - low) / (high - low), 0.0, 1.0)
+    else:
+        # llama3: long waves are slowed, short ones kept, those between blended by their turns in the old context.
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        keep = np.clip((old * frequency / (2.0 * math.pi) - low) / (high - low), 0.0, 1.0)
+    return (1.0 - keep) * frequency / factor + keep * frequency
+
+
+def rope_magnitude(config):
+    """What cos and sin are multiplied by: 1, but for yarn."""
+    if config.scaling is None or config.scaling["rope_type"] != "yarn":
+        return 1.0
+    return config.scaling.get("attention_factor") or 0.1 * math.log(config.scaling["factor"]) + 1.0
 
 
 def rope_tables(config, positions):
     """cos and sin, [positions, head_size / 2]."""
     angle = np.asarray(positions, np.float64)[:, None] * rope_frequencies(config)[None, :]
-    return np.cos(angle), np.sin(angle)
+    return np.cos(angle) * rope_magnitude(config), np.sin(angle) * rope_magnitude(config)
 
 
 def rms_norm(x, weight, eps):

@@ -31,8 +31,16 @@ OUT = pathlib.Path(__file__).parent / "fixtures" / "gguf_blocks.bin"
 TYPES = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q4_K, T.Q5_K, T.Q6_K]
 K_QUANTS = {T.Q4_K, T.Q5_K, T.Q6_K}
 # Byte offsets of the half-precision scales inside a block (ggml's block structures).
-HALF_FIELDS = {T.Q8_0: [0], T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q4_K: [0, 2], T.Q5_K: [0, 2],
-               T.Q6_K: [208]}
+HALF_FIELDS = {
+    T.Q8_0: [0],
+    T.Q4_0: [0],
+    T.Q4_1: [0, 2],
+    T.Q5_0: [0],
+    T.Q5_1: [0, 2],
+    T.Q4_K: [0, 2],
+    T.Q5_K: [0, 2],
+    T.Q6_K: [208],
+}
 
 
 def finite_halves(rng, n):
@@ -93,7 +101,7 @@ def main():
             name = f"{qtype.name}/{kind}".encode()
             f.write(struct.pack("<I", len(name)) + name)
             f.write(struct.pack("<IIIQ", int(qtype), rows, cols, raw.nbytes) + raw.tobytes() + floats.tobytes())
-            print(f"{name.decode():14} {raw.nbytes:6} bytes, |w| {np.abs(floats).min():.3g} .. {np.abs(floats).max():.3g}")
+            print(f"{name.decode():14} {raw.nbytes:6} bytes, largest value {np.abs(floats).max():.3g}")
 
 
 if __name__ == "__main__":

@@ -26,43 +26,150 @@ CHAT_TEMPLATE = (
 # name -> what sets the family apart. `config` is merged over the common fields and uses the spelling of real files.
 FAMILIES = {
     "llama2": dict(
-        dtype="F16", architecture="LlamaForCausalLM", tied=False,
-        config=dict(model_type="llama", hidden_size=60, num_attention_heads=3, intermediate_size=152, vocab_size=263,
-                    num_hidden_layers=2, rms_norm_eps=1e-5, rope_scaling=None, pretraining_tp=1)),
+        dtype="F16",
+        architecture="LlamaForCausalLM",
+        tied=False,
+        config=dict(
+            model_type="llama",
+            hidden_size=60,
+            num_attention_heads=3,
+            intermediate_size=152,
+            vocab_size=263,
+            num_hidden_layers=2,
+            rms_norm_eps=1e-5,
+            rope_scaling=None,
+            pretraining_tp=1,
+        ),
+    ),
     "llama3": dict(
-        dtype="BF16", architecture="LlamaForCausalLM", tied=True, shards=3,
-        config=dict(model_type="llama", hidden_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
-                    intermediate_size=120, vocab_size=271, num_hidden_layers=3, rms_norm_eps=1e-5, rope_theta=500000.0,
-                    rope_scaling=dict(factor=8.0, high_freq_factor=4.0, low_freq_factor=1.0, rope_type="llama3",
-                                      original_max_position_embeddings=64),
-                    eos_token_id=[0, 2], attention_bias=False, mlp_bias=False)),
+        dtype="BF16",
+        architecture="LlamaForCausalLM",
+        tied=True,
+        shards=3,
+        config=dict(
+            model_type="llama",
+            hidden_size=64,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            intermediate_size=120,
+            vocab_size=271,
+            num_hidden_layers=3,
+            rms_norm_eps=1e-5,
+            rope_theta=500000.0,
+            rope_scaling=dict(
+                factor=8.0,
+                high_freq_factor=4.0,
+                low_freq_factor=1.0,
+                rope_type="llama3",
+                original_max_position_embeddings=64,
+            ),
+            eos_token_id=[0, 2],
+            attention_bias=False,
+            mlp_bias=False,
+        ),
+    ),
     "smollm2": dict(
-        dtype="BF16", architecture="LlamaForCausalLM", tied=True,
-        config=dict(model_type="llama", hidden_size=72, num_attention_heads=9, num_key_value_heads=3,
-                    intermediate_size=104, vocab_size=268, num_hidden_layers=2, rms_norm_eps=1e-5, rope_theta=100000,
-                    rope_scaling=None, rope_interleaved=False, is_llama_config=True)),
+        dtype="BF16",
+        architecture="LlamaForCausalLM",
+        tied=True,
+        config=dict(
+            model_type="llama",
+            hidden_size=72,
+            num_attention_heads=9,
+            num_key_value_heads=3,
+            intermediate_size=104,
+            vocab_size=268,
+            num_hidden_layers=2,
+            rms_norm_eps=1e-5,
+            rope_theta=100000,
+            rope_scaling=None,
+            rope_interleaved=False,
+            is_llama_config=True,
+        ),
+    ),
     "mistral": dict(
-        dtype="BF16", architecture="MistralForCausalLM", tied=False, shards=2,
-        config=dict(model_type="mistral", hidden_size=72, num_attention_heads=3, num_key_value_heads=1, head_dim=40,
-                    intermediate_size=104, vocab_size=268, num_hidden_layers=2, rms_norm_eps=1e-5, rope_theta=10000.0,
-                    sliding_window=70)),
+        dtype="BF16",
+        architecture="MistralForCausalLM",
+        tied=False,
+        shards=2,
+        config=dict(
+            model_type="mistral",
+            hidden_size=72,
+            num_attention_heads=3,
+            num_key_value_heads=1,
+            head_dim=40,
+            intermediate_size=104,
+            vocab_size=268,
+            num_hidden_layers=2,
+            rms_norm_eps=1e-5,
+            rope_theta=10000.0,
+            sliding_window=70,
+        ),
+    ),
     # use_sliding_window is false: the window must be ignored, as in the published Qwen2 models.
     "qwen2": dict(
-        dtype="F32", architecture="Qwen2ForCausalLM", tied=True,
-        config=dict(model_type="qwen2", hidden_size=56, num_attention_heads=7, num_key_value_heads=1,
-                    intermediate_size=104, vocab_size=268, num_hidden_layers=2, rms_norm_eps=1e-6,
-                    rope_theta=1000000.0, use_sliding_window=False, sliding_window=64, max_window_layers=1)),
+        dtype="F32",
+        architecture="Qwen2ForCausalLM",
+        tied=True,
+        config=dict(
+            model_type="qwen2",
+            hidden_size=56,
+            num_attention_heads=7,
+            num_key_value_heads=1,
+            intermediate_size=104,
+            vocab_size=268,
+            num_hidden_layers=2,
+            rms_norm_eps=1e-6,
+            rope_theta=1000000.0,
+            use_sliding_window=False,
+            sliding_window=64,
+            max_window_layers=1,
+        ),
+    ),
     # Newer spelling: rope_parameters, dtype, layer_types.
     "qwen3": dict(
-        dtype="BF16", norm_dtype="F32", architecture="Qwen3ForCausalLM", tied=False,
-        config=dict(model_type="qwen3", hidden_size=72, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
-                    intermediate_size=88, vocab_size=268, num_hidden_layers=2, rms_norm_eps=1e-6,
-                    rope_parameters=dict(rope_type="default", rope_theta=1000000), attention_bias=False,
-                    use_sliding_window=False, sliding_window=None, max_window_layers=2,
-                    layer_types=["full_attention", "full_attention"])),
+        dtype="BF16",
+        norm_dtype="F32",
+        architecture="Qwen3ForCausalLM",
+        tied=False,
+        config=dict(
+            model_type="qwen3",
+            hidden_size=72,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=24,
+            intermediate_size=88,
+            vocab_size=268,
+            num_hidden_layers=2,
+            rms_norm_eps=1e-6,
+            rope_parameters=dict(rope_type="default", rope_theta=1000000),
+            attention_bias=False,
+            use_sliding_window=False,
+            sliding_window=None,
+            max_window_layers=2,
+            layer_types=["full_attention", "full_attention"],
+        ),
+    ),
 }
-COMMON = dict(hidden_act="silu", initializer_range=0.02, max_position_embeddings=512, bos_token_id=1, eos_token_id=2,
-              attention_dropout=0.0, use_cache=True)
+# The same weights under another configuration: name -> (family, changes to config.json). Not stored; see write_variant.
+VARIANTS = {
+    "llama2-linear": ("llama2", dict(rope_scaling=dict(type="linear", factor=4.0))),
+    "mistral-nowindow": ("mistral", dict(sliding_window=None)),
+    "qwen2-yarn": (
+        "qwen2",
+        dict(rope_theta=10000.0, rope_scaling=dict(type="yarn", factor=4.0, original_max_position_embeddings=64)),
+    ),
+}
+COMMON = dict(
+    hidden_act="silu",
+    initializer_range=0.02,
+    max_position_embeddings=512,
+    bos_token_id=1,
+    eos_token_id=2,
+    attention_dropout=0.0,
+    use_cache=True,
+)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -74,8 +181,15 @@ def dimensions(config):
     heads = config["num_attention_heads"]
     head = config.get("head_dim", config["hidden_size"] // heads)
     kv = config.get("num_key_value_heads", heads)
-    return (config["hidden_size"], heads * head, kv * head, head, config["intermediate_size"],
-            config["num_hidden_layers"], config["vocab_size"])
+    return (
+        config["hidden_size"],
+        heads * head,
+        kv * head,
+        head,
+        config["intermediate_size"],
+        config["num_hidden_layers"],
+        config["vocab_size"],
+    )
 
 
 def random_weights(config, tied, rng):
@@ -170,15 +284,33 @@ def tokenizer_json(size):
     """A byte-level BPE tokenizer.json with at most `size` tokens."""
     vocabulary = bpe_vocabulary()[:size]
     merges = [pair for pair in MERGES if "".join(pair) in vocabulary]
-    added = [dict(id=i, content=s, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
-             for i, s in enumerate(SPECIALS)]
+    added = [
+        dict(id=i, content=s, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+        for i, s in enumerate(SPECIALS)
+    ]
     byte_level = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True)
     return dict(
-        version="1.0", truncation=None, padding=None, added_tokens=added, normalizer=None, pre_tokenizer=byte_level,
-        post_processor=None, decoder=byte_level,
-        model=dict(type="BPE", dropout=None, unk_token=None, continuing_subword_prefix=None, end_of_word_suffix=None,
-                   fuse_unk=False, byte_fallback=False, ignore_merges=False,
-                   vocab={token: i for i, token in enumerate(vocabulary)}, merges=[list(pair) for pair in merges]))
+        version="1.0",
+        truncation=None,
+        padding=None,
+        added_tokens=added,
+        normalizer=None,
+        pre_tokenizer=byte_level,
+        post_processor=None,
+        decoder=byte_level,
+        model=dict(
+            type="BPE",
+            dropout=None,
+            unk_token=None,
+            continuing_subword_prefix=None,
+            end_of_word_suffix=None,
+            fuse_unk=False,
+            byte_fallback=False,
+            ignore_merges=False,
+            vocab={token: i for i, token in enumerate(vocabulary)},
+            merges=[list(pair) for pair in merges],
+        ),
+    )
 
 
 def write_json(path, value):
@@ -198,21 +330,58 @@ def write_hf(folder, family, rng):
     config[spelling] = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}[dtype]
     config["tie_word_embeddings"] = family["tied"]
     write_json(folder / "config.json", dict(architectures=[family["architecture"]], **dict(sorted(config.items()))))
-    write_json(folder / "generation_config.json", dict(
-        bos_token_id=config["bos_token_id"], eos_token_id=config["eos_token_id"], do_sample=True, temperature=0.7,
-        top_p=0.9, top_k=40))
+    write_json(
+        folder / "generation_config.json",
+        dict(
+            bos_token_id=config["bos_token_id"],
+            eos_token_id=config["eos_token_id"],
+            do_sample=True,
+            temperature=0.7,
+            top_p=0.9,
+            top_k=40,
+        ),
+    )
     (folder / "tokenizer.json").write_text(
-        json.dumps(tokenizer_json(config["vocab_size"]), ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
-    write_json(folder / "tokenizer_config.json", dict(
-        bos_token="<|im_start|>", eos_token="<|im_end|>", add_bos_token=False, clean_up_tokenization_spaces=False,
-        chat_template=CHAT_TEMPLATE, tokenizer_class="PreTrainedTokenizerFast", model_max_length=512))
+        json.dumps(tokenizer_json(config["vocab_size"]), ensure_ascii=False, separators=(",", ":")), encoding="utf-8"
+    )
+    write_json(
+        folder / "tokenizer_config.json",
+        dict(
+            bos_token="<|im_start|>",
+            eos_token="<|im_end|>",
+            add_bos_token=False,
+            clean_up_tokenization_spaces=False,
+            chat_template=CHAT_TEMPLATE,
+            tokenizer_class="PreTrainedTokenizerFast",
+            model_max_length=512,
+        ),
+    )
+
+
+def write_variant(name, folder):
+    """Writes the folder of a variant: links to its family's files and a config.json of its own."""
+    family, changes = VARIANTS[name]
+    source = HERE / "fixtures" / "models" / family
+    folder.mkdir(parents=True)
+    for file in source.iterdir():
+        if file.name != "config.json":
+            (folder / file.name).symlink_to(file)
+    write_json(folder / "config.json", dict(json.loads((source / "config.json").read_text()), **changes))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # GGUF files
 
-GGUF_SMALL = dict(hidden_size=64, num_attention_heads=4, num_key_value_heads=2, intermediate_size=160, vocab_size=288,
-                  num_hidden_layers=2, rms_norm_eps=1e-5, rope_theta=10000.0)
+GGUF_SMALL = dict(
+    hidden_size=64,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    intermediate_size=160,
+    vocab_size=288,
+    num_hidden_layers=2,
+    rms_norm_eps=1e-5,
+    rope_theta=10000.0,
+)
 # Rows of 256 where a K-quant can be, narrower ones elsewhere (these fall back to Q8_0, as llama.cpp's files do).
 GGUF_WIDE = dict(GGUF_SMALL, hidden_size=256, head_dim=16, intermediate_size=64)
 # The sizes of the public stories260K: head size 8, MLP 172.
@@ -231,14 +400,21 @@ def gguf_models():
     models["q4_1-smollm2"] = ("llama", GGUF_SMOL, True, "Q4_1", "Q8_0", {"pre": "smollm"})
     models["f16-ropefreqs"] = ("llama", dict(GGUF_SMALL, rope_theta=500000.0), True, "F16", "F16", {"factors": True})
     models["f16-linear"] = ("llama", GGUF_SMALL, True, "F16", "F16", {"linear": 4.0})
-    models["q8_0-qwen2"] = ("qwen2", dict(GGUF_SMALL, num_attention_heads=8, num_key_value_heads=1), True, "Q8_0",
-                            "Q8_0", {})
+    models["q8_0-qwen2"] = (
+        "qwen2",
+        dict(GGUF_SMALL, num_attention_heads=8, num_key_value_heads=1),
+        True,
+        "Q8_0",
+        "Q8_0",
+        {},
+    )
+    models["f16-qwen2-yarn"] = ("qwen2", GGUF_SMALL, True, "F16", "F16", {"yarn": 4.0})
     models["q8_0-qwen3"] = ("qwen3", dict(GGUF_SMALL, head_dim=40), False, "Q8_0", "F16", {})
     return models
 
 
 def random_k_quant(rng, qtype, rows, cols):
-    """Random valid K-quant blocks whose values have mean 0 and standard deviation 1 / sqrt(cols), as uint8 [rows, bytes].
+    """Random valid K-quant blocks whose values have mean 0 and standard deviation 1 / sqrt(cols): uint8 [rows, bytes].
 
     The gguf package reads these types but cannot make them.
     """
@@ -363,6 +539,10 @@ def write_gguf(path, architecture, config, tied, matrix_type, embedding_type, ex
     if "linear" in extras:
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(extras["linear"])
+    if "yarn" in extras:
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(extras["yarn"])
+        writer.add_rope_scaling_orig_ctx_len(64)
     add_tokenizer(writer, vocab, extras)
     if extras.get("factors"):
         writer.add_tensor("rope_freqs.weight", np.linspace(1.0, 8.0, head // 2, dtype=np.float32))

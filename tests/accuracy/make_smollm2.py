@@ -25,8 +25,8 @@ FOLDER = pathlib.Path(__file__).parent / "fixtures" / "smollm2"
 PROMPTS = [
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
     "<|im_start|>user\nWhat is the capital of Norway?<|im_end|>\n<|im_start|>assistant\n",
-    "def mean(values):\n    total = 0.0\n    for value in values:\n        total += value\n    return total / len(values)"
-    "\n\nprint(mean([1, 25, 1024]))",
+    "def mean(values):\n    total = 0.0\n    for value in values:\n        total += value\n"
+    "    return total / len(values)\n\nprint(mean([1, 25, 1024]))",
     "The ferry leaves the harbour at 7:45 in the morning, and the crossing takes about two hours when the sea is calm. "
     "In winter, however, the captain often waits until the fog has lifted, so nobody who lives on the island ever "
     "promises to be anywhere before noon. The baker opens his shop when the first passengers arrive, not earlier.",
@@ -46,8 +46,9 @@ def tokenizer(path):
     types = fields["tokenizer.ggml.token_type"].contents()
     result = tokenizers.Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges))
     result.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    result.add_special_tokens([t for t, kind in zip(tokens, types) if kind == 3])
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    result.add_special_tokens([t for t, kind in zip(tokens, types, strict=True) if kind == 3])
     assert result.get_vocab_size() == len(tokens)
     return result
 
@@ -61,7 +62,8 @@ def main():
     path = pathlib.Path(sys.argv[1])
     model, encode = float64_forward.load(path), tokenizer(path)
     prompts = [dict(text=text, token_ids=encode.encode(text).ids) for text in PROMPTS]
-    arrays = {"subset_ids": np.sort(np.random.default_rng(7).choice(model.config.vocab, 512, replace=False)).astype("<u2")}
+    subset = np.random.default_rng(7).choice(model.config.vocab, 512, replace=False)
+    arrays = {"subset_ids": np.sort(subset).astype("<u2")}
     for p, prompt in enumerate(prompts):
         at = positions(len(prompt["token_ids"]))
         logits = float64_forward.forward(model, prompt["token_ids"])[at]
@@ -78,8 +80,9 @@ def main():
     ids = encode.encode((FOLDER / "text.txt").read_text(encoding="utf-8")).ids
     logprobs = float64_forward.token_logprobs(float64_forward.forward(model, ids), ids)
     perplexity = float(np.exp(-logprobs.mean()))
-    (FOLDER / "text.json").write_text(json.dumps(dict(
-        perplexity=perplexity, token_ids=ids, logprobs=[round(float(x), 9) for x in logprobs])) + "\n")
+    (FOLDER / "text.json").write_text(
+        json.dumps(dict(perplexity=perplexity, token_ids=ids, logprobs=[round(float(x), 9) for x in logprobs])) + "\n"
+    )
     print(f"text: {len(ids)} tokens, perplexity {perplexity:.6f}")
 
 
