@@ -17,7 +17,7 @@ EADEM_FN uint16_t bf16_operand(float x) {
   const uint32_t bits = bits_of(x);
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u || magnitude < bits_of(0x1p-50f)) return 0;
-  if (magnitude > bits_of(0x1p50f)) return static_cast<uint16_t>((bits & 0x80000000u | bits_of(0x1p50f)) >> 16);
+  if (magnitude > bits_of(0x1p50f)) return static_cast<uint16_t>(((bits & 0x80000000u) | bits_of(0x1p50f)) >> 16);
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 

@@ -1,0 +1,182 @@
+// Chains of bf16 operands over panels, for linear layers and attention: fma32 and mma16.
+//
+// A panel holds 16 outputs (weights of a layer, keys of a block, elements of a head's values) as [k / 2][16][2] bf16: one cache line
+// is two k of 16 outputs. `chains` continues the chains of rows x panels over k: the carries come in through acc and the results
+// leave through it, so that a caller may cut k anywhere between leaves (fma32: 32; mma16: 16), or start from its own carry.
+#pragma once
+
+#include "kernels/cpu/vec.h"
+#include "numerics/config.h"
+#include "numerics/version.h"
+
+namespace eadem::kernels::cpu {
+namespace {
+
+inline constexpr int kVecs = kPanel / Vec::kWidth;      // vectors that cover a panel
+inline constexpr size_t kPairBytes = kPanel * 2 * sizeof(uint16_t);
+
+constexpr size_t operand_panel_bytes(int k) { return static_cast<size_t>(k) / 2 * kPairBytes; }
+// Where the operand of output `lane` (0 .. 15) and element k lies in its panel.
+constexpr size_t operand_index(int lane, int k) { return (static_cast<size_t>(k) / 2 * kPanel + lane) * 2 + k % 2; }
+
+// Rows of x as floats. power: the power-of-two part of each value (+0 for zero), which mma16 alone reads.
+struct ChainRows {
+  const float* value = nullptr;
+  const float* power = nullptr;
+  int64_t stride = 0;  // from row to row, in both
+};
+
+// Expands operands for ChainRows. k: a multiple of 16.
+template <Numerics kTree>
+EADEM_FN void expand_operands(const uint16_t* operands, int k, float* value, float* power) {
+  for (int i = 0; i < k; i += Vec::kWidth) {
+    const Vec x = expand(operands + i);
+    x.store(value + i);
+    if constexpr (kTree == Numerics::kMma16) power_of(x).store(power + i);
+  }
+}
+
+// ---- fma32 -----------------------------------------------------------------------------------------------------------------
+
+// One leaf of kRows x kPanels: even and odd chains stay in registers.
+template <int kRows, int kPanels>
+EADEM_INLINE void fma32_leaf_block(float* acc, int64_t acc_stride, const float* x, int64_t x_stride, const std::byte* panel,
+                                   size_t panel_stride) {
+  constexpr int kAll = kPanels * kVecs;
+  Vec e[kRows][kAll], o[kRows][kAll];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kAll; ++v) e[r][v] = o[r][v] = Vec(0.0f);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < numerics::kLeaf; i += 2) {
+    const std::byte* line = panel + i / 2 * kPairBytes;
+#pragma GCC unroll 8
+    for (int half = 0; half < 2; ++half) {
+      Vec w[kAll];
+#pragma GCC unroll 8
+      for (int v = 0; v < kAll; ++v) {
+        const IVec pairs = IVec::load(line + v / kVecs * panel_stride + v % kVecs * sizeof(Vec));
+        w[v] = half == 0 ? even(pairs) : odd(pairs);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Vec xv(x[r * x_stride + i + half]);
+#pragma GCC unroll 8
+        for (int v = 0; v < kAll; ++v) (half == 0 ? e : o)[r][v] = fma(xv, w[v], (half == 0 ? e : o)[r][v]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kAll; ++v) {
+      float* sum = acc + r * acc_stride + v * Vec::kWidth;
+      add(Vec::load(sum), add(e[r][v], o[r][v])).store(sum);
+    }
+  }
+}
+
+// Rows beyond the last full block of kRows take the smaller blocks.
+template <int kRows, int kPanels>
+EADEM_FN void fma32_rows(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel, size_t panel_stride,
+                         int k) {
+  int r = 0;
+  for (; r + kRows <= rows; r += kRows) {
+    for (int i = 0; i < k; i += numerics::kLeaf) {
+      fma32_leaf_block<kRows, kPanels>(acc + r * acc_stride, acc_stride, x.value + r * x.stride + i, x.stride,
+                                       panel + operand_panel_bytes(i), panel_stride);
+    }
+  }
+  if constexpr (kRows > 1) {
+    const ChainRows rest{x.value + r * x.stride, nullptr, x.stride};
+    if (r < rows) fma32_rows<kRows - 1, kPanels>(acc + r * acc_stride, acc_stride, rest, rows - r, panel, panel_stride, k);
+  }
+}
+
+// ---- mma16 -----------------------------------------------------------------------------------------------------------------
+
+// The exact sum of a + b, truncated toward zero to 24 significant bits. Either part is below 2^30 + 2^27; the sum may pass 2^31.
+EADEM_INLINE Vec add_truncating(IVec a, IVec b) {
+  const IVec sum = add(a, b);
+  const IVec overflow = bit_and(bit_xor(sum, a), bit_xor(sum, b));
+  Vec result = to_float_truncating(sum);
+  if (any(negative(overflow))) [[unlikely]] {
+    // The sum's sign is then a's, and its magnitude, at least 2^31, loses nothing by dropping the lowest bit.
+    const IVec sign = shift_right<31>(a);
+    const IVec half = shift_right_logical<1>(sub(bit_xor(sum, sign), sign));
+    const Vec magnitude = mul(to_float_truncating(half), Vec(2.0f));
+    const Vec large = float_of(bit_or(bits_of(magnitude), bit_and(a, IVec(static_cast<int32_t>(0x80000000u)))));
+    result = select(negative(overflow), large, result);
+  }
+  return result;
+}
+
+// One MMA16: carry + sum of 16 products x[i] * w[i], w's power-of-two parts in p. All of it is exact but the two truncations: scaled
+// by 2^(25 - e) each term's integer part is what the tensor core keeps.
+EADEM_INLINE Vec mma16_step(Vec carry, const Vec* w, const Vec* p, const float* x, const float* x_power) {
+  Vec top0(0x1p-100f), top1(0x1p-100f);  // no nonzero product is smaller; a smaller carry is a multiple of 2^-125
+#pragma GCC unroll 16
+  for (int i = 0; i < numerics::kGroup; i += 2) {
+    top0 = max(top0, mul(p[i], Vec(x_power[i])));
+    top1 = max(top1, mul(p[i + 1], Vec(x_power[i + 1])));
+  }
+  const Vec top = max(max(top0, top1), power_of(carry));
+  const Vec scale = float_of(sub(IVec((127 + 25 + 127) << 23), bits_of(top)));  // 2^25 / top
+  IVec low(0), high = truncate(mul(carry, scale));
+#pragma GCC unroll 16
+  for (int i = 0; i < numerics::kGroup; i += 2) {
+    low = add(low, truncate(mul(mul(w[i], Vec(x[i])), scale)));
+    high = add(high, truncate(mul(mul(w[i + 1], Vec(x[i + 1])), scale)));
+  }
+  return mul(mul(add_truncating(low, high), Vec(0x1p-25f)), top);
+}
+
+// One group of 16 k for all rows and one vector of outputs: the weights are expanded once.
+EADEM_INLINE void mma16_group(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* lines) {
+  Vec w[numerics::kGroup], p[numerics::kGroup];
+#pragma GCC unroll 8
+  for (int i = 0; i < numerics::kGroup; i += 2) {
+    const IVec pairs = IVec::load(lines + i / 2 * kPairBytes);
+    w[i] = even(pairs), w[i + 1] = odd(pairs);
+    p[i] = power_of(w[i]), p[i + 1] = power_of(w[i + 1]);
+  }
+  for (int r = 0; r < rows; ++r) {
+    float* carry = acc + r * acc_stride;
+    mma16_step(Vec::load(carry), w, p, x.value + r * x.stride, x.power + r * x.stride).store(carry);
+  }
+}
+
+EADEM_FN void mma16_rows(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel, int k) {
+  for (int i = 0; i < k; i += numerics::kGroup) {
+    const ChainRows group{x.value + i, x.power + i, x.stride};
+    for (int v = 0; v < kVecs; ++v) {
+      mma16_group(acc + v * Vec::kWidth, acc_stride, group, rows, panel + operand_panel_bytes(i) + v * sizeof(Vec));
+    }
+  }
+}
+
+// ---- Either ----------------------------------------------------------------------------------------------------------------
+
+// acc[r * acc_stride + p * 16 + lane] continues its chain over k elements, for r < rows and p < panels. acc: floats, carries in and
+// results out. panel_stride: bytes from panel to panel. k: a multiple of the tree's leaf.
+template <Numerics kTree>
+EADEM_FN void chains(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel, size_t panel_stride,
+                     int panels, int k) {
+  static_assert(kTree != Numerics::kInt8);
+  int p = 0;
+  if constexpr (kTree == Numerics::kFma32) {
+    for (; p + kFmaPanels <= panels; p += kFmaPanels) {
+      fma32_rows<kFmaRows, kFmaPanels>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, k);
+    }
+    for (; p < panels; ++p) {
+      fma32_rows<kFmaRows, 1>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, k);
+    }
+  } else {
+    for (; p < panels; ++p) mma16_rows(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, k);
+  }
+}
+
+}  // namespace
+}  // namespace eadem::kernels::cpu

@@ -1,0 +1,34 @@
+// The table of a vectorised set: every op once, over the Vec of the translation unit that includes this.
+#pragma once
+
+#include "kernels/calls.h"
+#include "kernels/cpu/linear.h"
+
+namespace eadem::kernels::cpu {
+namespace {
+
+constexpr KernelSet cpu_set(std::string_view name, bool (*supported)()) {
+  return {
+      .name = name,
+      .supported = supported,
+      .calls = &calls,
+      .linear_bytes = linear_bytes,
+      .pack_operands = pack_operands,
+      .pack_int8 = pack_int8,
+      .linear = linear,
+      .kv_bytes = nullptr,
+      .kv_write = nullptr,
+      .kv_read = nullptr,
+      .attention_split = nullptr,
+      .attention_merge = nullptr,
+      .attention_finish = nullptr,
+      .rms_norm = nullptr,
+      .split_qkv = nullptr,
+      .swiglu = nullptr,
+      .quantise = nullptr,
+      .log_sum = nullptr,
+  };
+}
+
+}  // namespace
+}  // namespace eadem::kernels::cpu

@@ -1,0 +1,118 @@
+// Vec of AVX2 and FMA: 8 lanes. Included by cpu/vec.h alone.
+#pragma once
+
+#include <immintrin.h>
+
+namespace eadem::kernels::cpu {
+namespace {
+
+struct Vec {
+  static constexpr int kWidth = 8;
+  __m256 v;
+  Vec() = default;
+  EADEM_LANE explicit Vec(__m256 lanes) : v(lanes) {}
+  EADEM_LANE explicit Vec(float x) : v(_mm256_set1_ps(x)) {}
+  EADEM_LANE static Vec load(const float* p) { return Vec(_mm256_loadu_ps(p)); }
+  EADEM_LANE void store(float* p) const { _mm256_storeu_ps(p, v); }
+};
+
+struct IVec {
+  __m256i v;
+  IVec() = default;
+  EADEM_LANE explicit IVec(__m256i lanes) : v(lanes) {}
+  EADEM_LANE explicit IVec(int32_t x) : v(_mm256_set1_epi32(x)) {}
+  EADEM_LANE static IVec load(const void* p) { return IVec(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
+  EADEM_LANE void store(void* p) const { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
+};
+
+struct Mask {
+  __m256 v;
+};
+
+EADEM_LANE Vec add(Vec a, Vec b) { return Vec(_mm256_add_ps(a.v, b.v)); }
+EADEM_LANE Vec sub(Vec a, Vec b) { return Vec(_mm256_sub_ps(a.v, b.v)); }
+EADEM_LANE Vec mul(Vec a, Vec b) { return Vec(_mm256_mul_ps(a.v, b.v)); }
+EADEM_LANE Vec div(Vec a, Vec b) { return Vec(_mm256_div_ps(a.v, b.v)); }
+EADEM_LANE Vec fma(Vec a, Vec b, Vec c) { return Vec(_mm256_fmadd_ps(a.v, b.v, c.v)); }
+EADEM_LANE Vec sqrt(Vec a) { return Vec(_mm256_sqrt_ps(a.v)); }
+EADEM_LANE Vec max(Vec a, Vec b) { return Vec(_mm256_max_ps(a.v, b.v)); }
+EADEM_LANE Vec min(Vec a, Vec b) { return Vec(_mm256_min_ps(a.v, b.v)); }
+
+EADEM_LANE Mask lt(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ)}; }
+EADEM_LANE Mask eq(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ)}; }
+EADEM_LANE Mask is_nan(Vec a) { return {_mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q)}; }
+EADEM_LANE Mask both(Mask a, Mask b) { return {_mm256_and_ps(a.v, b.v)}; }
+EADEM_LANE Mask either(Mask a, Mask b) { return {_mm256_or_ps(a.v, b.v)}; }
+EADEM_LANE bool any(Mask m) { return _mm256_movemask_ps(m.v) != 0; }
+EADEM_LANE Vec select(Mask m, Vec a, Vec b) { return Vec(_mm256_blendv_ps(b.v, a.v, m.v)); }
+EADEM_LANE IVec select(Mask m, IVec a, IVec b) {
+  return IVec(_mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(b.v), _mm256_castsi256_ps(a.v), m.v)));
+}
+
+EADEM_LANE IVec bits_of(Vec a) { return IVec(_mm256_castps_si256(a.v)); }
+EADEM_LANE Vec float_of(IVec a) { return Vec(_mm256_castsi256_ps(a.v)); }
+EADEM_LANE Vec to_float(IVec a) { return Vec(_mm256_cvtepi32_ps(a.v)); }
+EADEM_LANE IVec truncate(Vec a) { return IVec(_mm256_cvttps_epi32(a.v)); }
+
+EADEM_LANE IVec add(IVec a, IVec b) { return IVec(_mm256_add_epi32(a.v, b.v)); }
+EADEM_LANE IVec sub(IVec a, IVec b) { return IVec(_mm256_sub_epi32(a.v, b.v)); }
+EADEM_LANE IVec bit_and(IVec a, IVec b) { return IVec(_mm256_and_si256(a.v, b.v)); }
+EADEM_LANE IVec bit_or(IVec a, IVec b) { return IVec(_mm256_or_si256(a.v, b.v)); }
+EADEM_LANE IVec bit_xor(IVec a, IVec b) { return IVec(_mm256_xor_si256(a.v, b.v)); }
+template <int kBits>
+EADEM_LANE IVec shift_left(IVec a) { return IVec(_mm256_slli_epi32(a.v, kBits)); }
+template <int kBits>
+EADEM_LANE IVec shift_right(IVec a) { return IVec(_mm256_srai_epi32(a.v, kBits)); }
+template <int kBits>
+EADEM_LANE IVec shift_right_logical(IVec a) { return IVec(_mm256_srli_epi32(a.v, kBits)); }
+// select and any read the sign bit alone, so the lanes' own bits serve as the mask.
+EADEM_LANE Mask negative(IVec a) { return {_mm256_castsi256_ps(a.v)}; }
+
+// No conversion here truncates, so the one to nearest even is stepped back where it went away from zero. |a| < 2^31; converting
+// back may give 2^31, which as an unsigned number is still right.
+EADEM_LANE Vec to_float_truncating(IVec a) {
+  const IVec magnitude(_mm256_abs_epi32(a.v));
+  const Vec nearest = to_float(magnitude);
+  const IVec excess = sub(truncate(nearest), magnitude);
+  const IVec step(_mm256_cmpgt_epi32(excess.v, _mm256_setzero_si256()));
+  const IVec sign = bit_and(a, IVec(static_cast<int32_t>(0x80000000u)));
+  return float_of(bit_or(add(bits_of(nearest), step), sign));
+}
+
+EADEM_LANE Vec expand(const uint16_t* p) {
+  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return float_of(IVec(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16)));
+}
+EADEM_LANE void store_low_halves(uint16_t* p, IVec a) {
+  const __m256i low = bit_and(a, IVec(0xffff)).v;
+  const __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), packed);
+}
+
+// Four int8 of each lane as two pairs of int16: elements 0 and 2 times 256, elements 1 and 3.
+struct Quads {
+  __m256i even, odd;
+  EADEM_LANE static Quads load(const void* p) {
+    const __m256i line = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+    return {_mm256_slli_epi16(line, 8), _mm256_srai_epi16(line, 8)};
+  }
+};
+
+// Sums of four-element products in each lane. The even sum is 256 times too large until the end: 64 products of a group of 128
+// stay below 2^29.
+struct Dot {
+  static constexpr int kWords = 2;  // int32 words of x that a quad takes: int16 pairs (0, 2) and (1, 3)
+  IVec even{0}, odd{0};
+  EADEM_LANE void add_products(Quads w, const int32_t* x) {
+    even = add(even, IVec(_mm256_madd_epi16(w.even, _mm256_set1_epi32(x[0]))));
+    odd = add(odd, IVec(_mm256_madd_epi16(w.odd, _mm256_set1_epi32(x[1]))));
+  }
+  EADEM_LANE IVec total() const { return add(shift_right<8>(even), odd); }
+};
+
+// Shapes of the inner blocks: rows x panels whose chains fill the registers.
+inline constexpr int kFmaRows = 3, kFmaPanels = 1;
+inline constexpr int kInt8Rows = 2, kInt8Panels = 1;
+
+}  // namespace
+}  // namespace eadem::kernels::cpu

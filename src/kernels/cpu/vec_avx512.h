@@ -1,0 +1,105 @@
+// Vec of AVX-512 (F, BW, VL, DQ): 16 lanes. Included by cpu/vec.h alone.
+#pragma once
+
+#include <immintrin.h>
+
+namespace eadem::kernels::cpu {
+namespace {
+
+struct Vec {
+  static constexpr int kWidth = 16;
+  __m512 v;
+  Vec() = default;
+  EADEM_LANE explicit Vec(__m512 lanes) : v(lanes) {}
+  EADEM_LANE explicit Vec(float x) : v(_mm512_set1_ps(x)) {}
+  EADEM_LANE static Vec load(const float* p) { return Vec(_mm512_loadu_ps(p)); }
+  EADEM_LANE void store(float* p) const { _mm512_storeu_ps(p, v); }
+};
+
+struct IVec {
+  __m512i v;
+  IVec() = default;
+  EADEM_LANE explicit IVec(__m512i lanes) : v(lanes) {}
+  EADEM_LANE explicit IVec(int32_t x) : v(_mm512_set1_epi32(x)) {}
+  EADEM_LANE static IVec load(const void* p) { return IVec(_mm512_loadu_si512(p)); }
+  EADEM_LANE void store(void* p) const { _mm512_storeu_si512(p, v); }
+};
+
+struct Mask {
+  __mmask16 v;
+};
+
+EADEM_LANE Vec add(Vec a, Vec b) { return Vec(_mm512_add_ps(a.v, b.v)); }
+EADEM_LANE Vec sub(Vec a, Vec b) { return Vec(_mm512_sub_ps(a.v, b.v)); }
+EADEM_LANE Vec mul(Vec a, Vec b) { return Vec(_mm512_mul_ps(a.v, b.v)); }
+EADEM_LANE Vec div(Vec a, Vec b) { return Vec(_mm512_div_ps(a.v, b.v)); }
+EADEM_LANE Vec fma(Vec a, Vec b, Vec c) { return Vec(_mm512_fmadd_ps(a.v, b.v, c.v)); }
+EADEM_LANE Vec sqrt(Vec a) { return Vec(_mm512_sqrt_ps(a.v)); }
+EADEM_LANE Vec max(Vec a, Vec b) { return Vec(_mm512_max_ps(a.v, b.v)); }
+EADEM_LANE Vec min(Vec a, Vec b) { return Vec(_mm512_min_ps(a.v, b.v)); }
+
+EADEM_LANE Mask lt(Vec a, Vec b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
+EADEM_LANE Mask eq(Vec a, Vec b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ)}; }
+EADEM_LANE Mask is_nan(Vec a) { return {_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q)}; }
+EADEM_LANE Mask both(Mask a, Mask b) { return {static_cast<__mmask16>(a.v & b.v)}; }
+EADEM_LANE Mask either(Mask a, Mask b) { return {static_cast<__mmask16>(a.v | b.v)}; }
+EADEM_LANE bool any(Mask m) { return m.v != 0; }
+EADEM_LANE Vec select(Mask m, Vec a, Vec b) { return Vec(_mm512_mask_blend_ps(m.v, b.v, a.v)); }
+EADEM_LANE IVec select(Mask m, IVec a, IVec b) { return IVec(_mm512_mask_blend_epi32(m.v, b.v, a.v)); }
+
+EADEM_LANE IVec bits_of(Vec a) { return IVec(_mm512_castps_si512(a.v)); }
+EADEM_LANE Vec float_of(IVec a) { return Vec(_mm512_castsi512_ps(a.v)); }
+EADEM_LANE Vec to_float(IVec a) { return Vec(_mm512_cvtepi32_ps(a.v)); }
+EADEM_LANE Vec to_float_truncating(IVec a) {
+  return Vec(_mm512_cvt_roundepi32_ps(a.v, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC));
+}
+EADEM_LANE IVec truncate(Vec a) { return IVec(_mm512_cvttps_epi32(a.v)); }
+
+EADEM_LANE IVec add(IVec a, IVec b) { return IVec(_mm512_add_epi32(a.v, b.v)); }
+EADEM_LANE IVec sub(IVec a, IVec b) { return IVec(_mm512_sub_epi32(a.v, b.v)); }
+EADEM_LANE IVec bit_and(IVec a, IVec b) { return IVec(_mm512_and_si512(a.v, b.v)); }
+EADEM_LANE IVec bit_or(IVec a, IVec b) { return IVec(_mm512_or_si512(a.v, b.v)); }
+EADEM_LANE IVec bit_xor(IVec a, IVec b) { return IVec(_mm512_xor_si512(a.v, b.v)); }
+template <int kBits>
+EADEM_LANE IVec shift_left(IVec a) { return IVec(_mm512_slli_epi32(a.v, kBits)); }
+template <int kBits>
+EADEM_LANE IVec shift_right(IVec a) { return IVec(_mm512_srai_epi32(a.v, kBits)); }
+template <int kBits>
+EADEM_LANE IVec shift_right_logical(IVec a) { return IVec(_mm512_srli_epi32(a.v, kBits)); }
+EADEM_LANE Mask negative(IVec a) { return {_mm512_movepi32_mask(a.v)}; }
+
+EADEM_LANE Vec expand(const uint16_t* p) {
+  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return float_of(IVec(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16)));
+}
+EADEM_LANE void store_low_halves(uint16_t* p, IVec a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
+}
+
+// Four int8 of each lane as two pairs of int16: elements 0 and 2 times 256, elements 1 and 3.
+struct Quads {
+  __m512i even, odd;
+  EADEM_LANE static Quads load(const void* p) {
+    const __m512i line = _mm512_loadu_si512(p);
+    return {_mm512_slli_epi16(line, 8), _mm512_srai_epi16(line, 8)};
+  }
+};
+
+// Sums of four-element products in each lane. The even sum is 256 times too large until the end: 64 products of a group of 128
+// stay below 2^29.
+struct Dot {
+  static constexpr int kWords = 2;  // int32 words of x that a quad takes: int16 pairs (0, 2) and (1, 3)
+  IVec even{0}, odd{0};
+  EADEM_LANE void add_products(Quads w, const int32_t* x) {
+    even = add(even, IVec(_mm512_madd_epi16(w.even, _mm512_set1_epi32(x[0]))));
+    odd = add(odd, IVec(_mm512_madd_epi16(w.odd, _mm512_set1_epi32(x[1]))));
+  }
+  EADEM_LANE IVec total() const { return add(shift_right<8>(even), odd); }
+};
+
+// Shapes of the inner blocks: rows x panels whose chains fill the registers.
+inline constexpr int kFmaRows = 6, kFmaPanels = 2;
+inline constexpr int kInt8Rows = 4, kInt8Panels = 2;
+
+}  // namespace
+}  // namespace eadem::kernels::cpu
