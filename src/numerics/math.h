@@ -14,7 +14,7 @@
 //   exponent_of(x)                            float(e), where e = int32(bits(x) - 0x3f2aaaab) >> 23 (arithmetic shift)
 //   mantissa_of(x)                            the float with bits(x) - (e << 23): for a normal x > 0, x = m * 2^e and m is in [2/3, 4/3)
 //
-// Every NaN that a function returns has the bits 0x7fc00000. Errors are stated against the exact value and were checked over all 2^32
+// Every NaN that exp32, log32, log1p32 and sigmoid32 return has the bits 0x7fc00000. Errors are stated against the exact value and were checked over all 2^32
 // floats (tests/bits/math/math_exhaustive.cc); the polynomials come from tests/bits/math/derive/polynomials.py.
 #pragma once
 
@@ -76,15 +76,19 @@ template <class V>
 EADEM_INLINE V exp32(V x) {
   const V z = fma(x, V(0x1.715476p+0f), V(kRoundMagic));
   const V n = sub(z, V(kRoundMagic));
-  V f = fma(n, V(-0x1.62e430p-1f), x);  // exact: a multiple of 2^-25 below 1/2
-  f = fma(n, V(0x1.05c610p-29f), f);
-  V p = fma(V(0x1.6a2412p-10f), f, V(0x1.1239f2p-7f));
-  p = fma(p, f, V(0x1.5558f2p-5f));
-  p = fma(p, f, V(0x1.555492p-3f));
-  p = fma(p, f, V(0x1.fffffcp-2f));
-  p = fma(p, f, V(1.0f));
-  p = fma(p, f, V(1.0f));
-  V y = add_to_exponent(p, z);
+  const V rest = fma(n, V(-0x1.62e430p-1f), x);  // exact: a multiple of 2^-25 below 1/2
+  const V shift = mul(n, V(0x1.05c610p-29f));
+  const V f = add(rest, shift);
+  const V f_lo = add(sub(rest, f), shift);
+  V q = fma(V(0x1.6a2412p-10f), f, V(0x1.1239f2p-7f));
+  q = fma(q, f, V(0x1.5558f2p-5f));
+  q = fma(q, f, V(0x1.555492p-3f));
+  q = fma(q, f, V(0x1.fffffcp-2f));
+  const V tail = fma(mul(f, f), q, f_lo);
+  const V one = V(1.0f);
+  const V hi = add(one, f);
+  const V lo = sub(f, sub(hi, one));
+  V y = add_to_exponent(add(hi, add(lo, tail)), z);
   y = select(lt(x, V(-0x1.5d589ep+6f)), V(0.0f), y);
   y = select(lt(V(0x1.62e42ep+6f), x), V(infinity()), y);
   return select(is_nan(x), V(canonical_nan()), y);
@@ -146,13 +150,22 @@ EADEM_INLINE V log1p32(V x) {
   return select(is_nan(x), V(canonical_nan()), r);
 }
 
-/// 1 / (1 + e^-x) within 2 ulp, evaluated with e^-|x|; like exp32 it is +0 where it would be below 2^-126.
+/// 1 / (1 + e^-x) within 2 ulp; like exp32 it is +0 where it would be below 2^-126. With w = e^-|x| it is 1 / (1 + w) or w / (1 + w);
+/// the rounding errors of the sum and of the reciprocal are put back in the last step.
 template <class V>
 EADEM_INLINE V sigmoid32(V x) {
-  const auto negative = lt(x, V(0.0f));
-  const V w = exp32(select(negative, x, sub(V(0.0f), x)));
-  const V r = div(select(negative, w, V(1.0f)), add(V(1.0f), w));
-  return select(is_nan(x), V(canonical_nan()), r);
+  const V zero = V(0.0f);
+  const V one = V(1.0f);
+  const auto negative = lt(x, zero);
+  const V w = exp32(select(negative, x, sub(zero, x)));
+  const V top = select(negative, w, one);
+  const V s = add(one, w);
+  const V s_lo = sub(w, sub(s, one));
+  const V r = div(one, s);
+  const V minus_r = sub(zero, r);
+  const V e = fma(minus_r, s_lo, fma(minus_r, s, one));  // 1 / (1 + w) = r * (1 + e), nearly
+  const V y = fma(top, r, mul(top, mul(r, e)));
+  return select(is_nan(x), V(canonical_nan()), y);
 }
 
 /// SwiGLU: (g / (1 + exp(-g))) * u.

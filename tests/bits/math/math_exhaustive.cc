@@ -77,10 +77,10 @@ void run(const Function& function, std::uint64_t golden) {
   EXPECT_EQ(sum.hash, golden) << function.name;
 }
 
-TEST(MathExhaustive, Exp) { run(kFunctions[0], 0); }
-TEST(MathExhaustive, Log) { run(kFunctions[1], 0); }
-TEST(MathExhaustive, Log1p) { run(kFunctions[2], 0); }
-TEST(MathExhaustive, Sigmoid) { run(kFunctions[3], 0); }
+TEST(MathExhaustive, Exp) { run(kFunctions[0], 0x016a579dd68fc9b7); }
+TEST(MathExhaustive, Log) { run(kFunctions[1], 0x8cdd41636920cbda); }
+TEST(MathExhaustive, Log1p) { run(kFunctions[2], 0x25429c42fc35e64e); }
+TEST(MathExhaustive, Sigmoid) { run(kFunctions[3], 0x28a92c6f96932ba2); }
 
 }  // namespace
 }  // namespace eadem::test
