@@ -15,6 +15,9 @@ endif()
 
 # The contract: no contraction, no fast-math, gradual underflow (docs/numerics.md). Every fma is written out.
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -ffp-contract=off -fno-fast-math)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  add_compile_options(-Wno-restrict)  # false alarms for std::string's operator+ (GCC bug 105651)
+endif()
 if(EADEM_SANITIZE)
   add_compile_options(-fsanitize=${EADEM_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${EADEM_SANITIZE})
