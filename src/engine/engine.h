@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/result.h"
+#include "eadem/engine.h"
 #include "eadem/request.h"
 #include "eadem/result.h"
 #include "model/model.h"
@@ -52,16 +53,6 @@ struct SequenceRequest {
   SamplingParams sampling;
   uint64_t seed = 0;
   bool kv_hash = false;
-};
-
-// What happened, so that a test can prove that the path it is about was taken.
-struct Counters {
-  uint64_t steps = 0, rows = 0, mixed_steps = 0;    // mixed: rows of more than one sequence
-  uint64_t chunked_prompts = 0;                     // prompts that took more than one step
-  uint64_t prefix_hit_tokens = 0, prefix_hits = 0, prefix_evictions = 0;
-  uint64_t preemptions = 0, recomputed_tokens = 0;
-  uint64_t finished = 0, failed = 0, cancelled = 0;
-  uint64_t max_rows = 0, max_sequences = 0;         // largest step seen
 };
 
 class Engine {

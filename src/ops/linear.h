@@ -1,0 +1,55 @@
+// A linear layer: packed weights, bias and the call. y[row][n] = tree over k of x[row][k] * w[n][k], + bias, (+ y).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/tensor.h"
+#include "core/thread_pool.h"
+#include "kernels/kernel_set.h"
+#include "plan/linear_plan.h"
+
+namespace eadem::ops {
+
+// Rows of a weight matrix as a file stores them: [n, k] of any dtype.
+struct WeightPart {
+  const TensorView* weight = nullptr;
+  const TensorView* bias = nullptr;  // [n], may be null
+  std::vector<int32_t> order;        // output row i is the file's row order[i]; empty: as stored
+};
+
+class Linear {
+ public:
+  // Repacks `weight` for `set`. row_parallel: cut K into shards (attention output, MLP down). Errors: a weight or scale that is not
+  // a number, not enough memory; the shape was checked by the caller.
+  static Result<Linear> pack(const kernels::KernelSet& set, numerics::Numerics numerics, bool row_parallel, const WeightPart& part,
+                             ThreadPool& pool);
+  // Several matrices over the same input, stacked: one Linear where their formats allow, so at most parts.size() of them.
+  static Result<std::vector<Linear>> pack_stack(const kernels::KernelSet& set, numerics::Numerics numerics,
+                                                std::span<const WeightPart> parts, ThreadPool& pool);
+
+  const kernels::LinearShape& shape() const { return shape_; }
+  size_t bytes() const { return weights_.size() + bias_.size() * sizeof(float); }
+
+  // x: operands [rows][k_padded of this shape]; y: [rows][y_stride], this layer's outputs from column 0.
+  void run(ThreadPool& pool, const uint16_t* x, int rows, float* y, int64_t y_stride, bool add_to_y) const;
+  // The same under a given plan (tests).
+  void run(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t* x, int rows, float* y, int64_t y_stride,
+           bool add_to_y) const;
+
+ private:
+  static Result<Linear> pack_parts(const kernels::KernelSet& set, const kernels::LinearShape& shape,
+                                   std::span<const WeightPart> parts, ThreadPool& pool);
+  Result<void> pack_weights(std::span<const WeightPart> parts, ThreadPool& pool);
+  Result<void> read_bias(std::span<const WeightPart> parts);
+
+  const kernels::KernelSet* set_ = nullptr;
+  kernels::LinearShape shape_;
+  Buffer weights_;
+  std::vector<float> bias_;
+};
+
+}  // namespace eadem::ops

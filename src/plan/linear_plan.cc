@@ -1,0 +1,52 @@
+#include "plan/linear_plan.h"
+
+#include <algorithm>
+
+namespace eadem::plan {
+namespace {
+
+int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+// Rows whose operands stay in the second-level cache beside a weight panel.
+constexpr int kRowsInCache = 256;
+// Tiles per worker: enough that a late worker costs little, few enough that starting tiles costs nothing.
+constexpr int kTilesPerThread = 4;
+
+}  // namespace
+
+LinearPlan plan_linear(const kernels::LinearShape& shape, int rows, int threads) {
+  LinearPlan plan;
+  plan.rows = rows <= kRowsInCache ? rows : ceil_div(rows, ceil_div(rows, kRowsInCache));
+  const int row_tiles = ceil_div(rows, plan.rows);
+  const int wanted = threads == 1 ? 1 : std::max(1, ceil_div(threads * kTilesPerThread, row_tiles));
+  plan.panels = std::max(1, ceil_div(shape.panels(), wanted));
+  if (plan.panels > 1) plan.panels += plan.panels % 2;  // kernels take panels in pairs
+  return plan;
+}
+
+std::vector<LinearPlan> legal_linear_plans(const kernels::LinearShape& shape, int rows) {
+  std::vector<LinearPlan> plans;
+  for (const int panels : {1, 2, 3, 5, 8, shape.panels()}) {
+    for (const int r : {1, 3, 4, 7, 16, rows}) {
+      if (panels <= shape.panels() && r <= rows) plans.push_back({panels, r});
+    }
+  }
+  return plans;
+}
+
+int tile_count(const kernels::LinearShape& shape, int rows, const LinearPlan& plan) {
+  return ceil_div(shape.panels(), plan.panels) * ceil_div(rows, plan.rows);
+}
+
+kernels::LinearTile tile_at(const kernels::LinearShape& shape, int rows, const LinearPlan& plan, int index) {
+  const int row_tiles = ceil_div(rows, plan.rows);
+  kernels::LinearTile tile;
+  // Row tiles of the same panels follow each other: the panels are still in the shared cache.
+  tile.panel_begin = index / row_tiles * plan.panels;
+  tile.panel_end = std::min(tile.panel_begin + plan.panels, shape.panels());
+  tile.row_begin = index % row_tiles * plan.rows;
+  tile.row_end = std::min(tile.row_begin + plan.rows, rows);
+  return tile;
+}
+
+}  // namespace eadem::plan
