@@ -1,0 +1,30 @@
+// The identity of answers: a digest over everything that may move bits, and nothing else. Equal identity promises equal bits.
+#pragma once
+
+#include <string>
+
+#include "numerics/version.h"
+#include "weights/checkpoint.h"
+
+namespace eadem::contract {
+
+// The version of the sampler's order of steps (src/sampler); a change that moves a token is a new one.
+inline constexpr int kSamplerVersion = 1;
+
+struct Identity {
+  std::string weights;    // BLAKE3 over each tensor's name, dtype, shape and bytes, by name
+  std::string config;     // over the model's description, without what is about text
+  std::string tokenizer;  // over tokenizer.json and its config, or GGUF's tokenizer.* values
+  std::string chat_template;
+  std::string numerics;   // full name
+  std::string sampler;
+
+  // RFC 8785 JSON of the fields (strings alone), and BLAKE3 over it: 64 hexadecimal digits.
+  std::string canonical() const;
+  std::string digest() const;
+};
+
+// Reads all weights once (a gigabyte takes about a second).
+Identity identity_of(const weights::Checkpoint& checkpoint, numerics::Numerics numerics);
+
+}  // namespace eadem::contract
