@@ -1,0 +1,42 @@
+#include "api/answer.h"
+
+#include <utility>
+
+namespace eadem::api {
+
+Answer::Answer(int index, uint64_t seed, const SamplingParams& sampling, const text::Tokenizer* tokenizer, OnText on_text,
+               std::function<void()> on_end)
+    : stop_(sampling.stop, sampling.include_stop_str_in_output), on_text_(std::move(on_text)), on_end_(std::move(on_end)) {
+  completion_.index = index;
+  completion_.seed = seed;
+  if (tokenizer != nullptr) decoder_.emplace(*tokenizer, text::DecodeOptions{sampling.skip_special_tokens, true});
+}
+
+// The text that this token makes certain. A last token brings all that was held back, unless a stop string ends the answer.
+std::string Answer::show(const SampledToken& token, bool last) {
+  if (!decoder_) return {};
+  std::string text = stop_.feed(decoder_->push(static_cast<uint32_t>(token.token)));
+  if (last && !stop_.stopped()) text += stop_.feed(decoder_->finish());
+  if (last && !stop_.stopped()) text += stop_.flush();
+  return text;
+}
+
+bool Answer::on_token(const SampledToken& token, bool last) {
+  completion_.tokens.push_back(token);
+  const std::string text = show(token, last);
+  completion_.text += text;
+  const bool wanted = !on_text_ || on_text_(token, text);
+  if (!wanted) refused_ = true;
+  return wanted && !stop_.stopped();
+}
+
+void Answer::on_finish(const engine::Outcome& outcome) {
+  completion_.finish_reason = refused_ ? FinishReason::kCancelled : outcome.reason;
+  if (stop_.stopped() && outcome.reason != FinishReason::kError) completion_.finish_reason = FinishReason::kStop;
+  completion_.error = outcome.error;
+  completion_.kv_hash = outcome.kv_hash;
+  completion_.cached_tokens = outcome.cached_tokens;
+  on_end_();
+}
+
+}  // namespace eadem::api

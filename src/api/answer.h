@@ -1,0 +1,39 @@
+// One answer under way: follows its sequence, turns tokens into text, ends at stop strings, and becomes a Completion.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "api/stop_text.h"
+#include "eadem/result.h"
+#include "engine/engine.h"
+#include "text/tokenizer.h"
+
+namespace eadem::api {
+
+class Answer final : public engine::Listener {
+ public:
+  // on_text: (token, text that became certain), false to end the answer. on_end: the answer is complete. tokenizer may be null.
+  using OnText = std::function<bool(const SampledToken& token, std::string_view text)>;
+  Answer(int index, uint64_t seed, const SamplingParams& sampling, const text::Tokenizer* tokenizer, OnText on_text,
+         std::function<void()> on_end);
+
+  void on_prompt(std::vector<SampledToken> tokens) override { completion_.prompt_tokens = std::move(tokens); }
+  bool on_token(const SampledToken& token, bool last) override;
+  void on_finish(const engine::Outcome& outcome) override;
+
+  Completion take() { return std::move(completion_); }
+
+ private:
+  std::string show(const SampledToken& token, bool last);
+
+  Completion completion_;
+  std::optional<text::StreamDecoder> decoder_;
+  StopText stop_;
+  OnText on_text_;
+  std::function<void()> on_end_;
+  bool refused_ = false;  // the caller ended it
+};
+
+}  // namespace eadem::api

@@ -1,0 +1,298 @@
+#include "eadem/engine.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "api/answer.h"
+#include "api/text_assets.h"
+#include "api/trace_writer.h"
+#include "contract/identity.h"
+#include "fetch/pull.h"
+#include "numerics/rng.h"
+
+namespace eadem {
+namespace {
+
+struct Choice {
+  numerics::Numerics numerics;
+  const kernels::KernelSet* kernels;
+};
+
+Result<Choice> choose(const EngineOptions& options, const weights::Checkpoint& checkpoint) {
+  Choice choice{model::default_numerics(checkpoint), &kernels::best_kernel_set()};
+  if (options.numerics != "auto") {
+    const auto* found = std::find_if(std::begin(numerics::kAllNumerics), std::end(numerics::kAllNumerics), [&](auto n) {
+      return options.numerics == numerics::short_name(n) || options.numerics == numerics::full_name(n);
+    });
+    if (found == std::end(numerics::kAllNumerics)) {
+      return Error{"numerics '" + options.numerics + "' is unknown: use auto, mma16, fma32 or int8"};
+    }
+    choice.numerics = *found;
+  }
+  if (options.device != "cpu") return Error{"device '" + options.device + "' is not in this build: use cpu"};
+  if (options.isa == "auto") return choice;
+  choice.kernels = kernels::find_kernel_set(options.isa);
+  std::string known;
+  for (const auto* set : kernels::all_kernel_sets()) known += (known.empty() ? "" : ", ") + std::string(set->name);
+  if (choice.kernels == nullptr) return Error{"kernel set '" + options.isa + "' is not in this build: use auto or one of " + known};
+  if (!choice.kernels->supported()) {
+    return Error{"kernel set '" + options.isa + "' needs instructions that this processor lacks: use --isa auto"};
+  }
+  return choice;
+}
+
+Result<void> check(const EngineOptions& options) {
+  const auto positive = [](std::string_view name, int64_t value, int64_t least, int64_t most) -> Result<void> {
+    if (value >= least && value <= most) return {};
+    return Error{std::string(name) + " is " + std::to_string(value) + "; it must lie in " + std::to_string(least) + " ... " +
+                 std::to_string(most)};
+  };
+  EADEM_RETURN_IF_ERROR(positive("threads", options.threads, 0, 1024));
+  EADEM_RETURN_IF_ERROR(positive("max_batch", options.max_batch, 1, 4096));
+  EADEM_RETURN_IF_ERROR(positive("prefill_chunk", options.prefill_chunk, 1, 65536));
+  EADEM_RETURN_IF_ERROR(positive("kv_blocks", options.kv_blocks, 0, 1 << 28));
+  EADEM_RETURN_IF_ERROR(positive("max_model_len", options.max_model_len, 0, int64_t{1} << 31));
+  return positive("force_preempt", options.force_preempt, 0, 1 << 30);
+}
+
+// Below 2^53, so that every JSON reader keeps it exactly.
+uint64_t random_seed() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32 | device()) & ((uint64_t{1} << 53) - 1);
+}
+
+}  // namespace
+
+// One request under way, with its n answers.
+struct Pending {
+  Callbacks callbacks;
+  std::vector<std::unique_ptr<api::Answer>> answers;
+  std::vector<engine::SequenceId> sequences;
+  size_t open = 0;  // answers that have not ended
+};
+
+struct Engine::State {
+  weights::Checkpoint checkpoint;
+  std::unique_ptr<model::Model> model;
+  std::unique_ptr<engine::Engine> engine;
+  std::unique_ptr<api::TraceWriter> trace;
+  std::optional<text::Tokenizer> tokenizer;
+  std::optional<text::ChatTemplate> chat_template;
+  SamplingParams sampling;
+  ModelInfo info;
+  std::string identity;
+  bool kv_hash = false;
+  uint64_t first_calls = 0;  // kernel calls before this engine
+  Ticket last_ticket = 0;
+  std::map<Ticket, Pending> pending;
+  std::vector<Ticket> done;
+  std::unordered_map<engine::SequenceId, std::string> names;  // for traces: "ticket/index"
+
+  Result<void> open(const EngineOptions& options);
+  Result<void> load_text();
+  Result<void> start(const EngineOptions& options, const Choice& choice);
+  void describe(const EngineOptions& options, const Choice& choice);
+  void collect();
+};
+
+Result<void> Engine::State::open(const EngineOptions& options) {
+  EADEM_RETURN_IF_ERROR(check(options));
+  EADEM_ASSIGN_OR_RETURN(const auto path, fetch::resolve_model(options.model));
+  EADEM_ASSIGN_OR_RETURN(checkpoint, weights::Checkpoint::open(path));
+  info.path = path.string();
+  EADEM_ASSIGN_OR_RETURN(const Choice choice, choose(options, checkpoint));
+  EADEM_RETURN_IF_ERROR(load_text());
+  model::ModelOptions model_options;
+  model_options.numerics = choice.numerics;
+  model_options.kernels = choice.kernels;
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  model_options.threads = options.threads == 0 ? cores : options.threads;
+  model_options.max_rows = std::max(options.prefill_chunk, options.max_batch);
+  first_calls = choice.kernels->calls->load();
+  EADEM_ASSIGN_OR_RETURN(model, model::Model::load(checkpoint, model_options));
+  EADEM_RETURN_IF_ERROR(start(options, choice));
+  identity = contract::identity_of(checkpoint, choice.numerics).digest();
+  return {};
+}
+
+Result<void> Engine::State::load_text() {
+  EADEM_ASSIGN_OR_RETURN(tokenizer, api::load_tokenizer(checkpoint));
+  EADEM_ASSIGN_OR_RETURN(chat_template, api::load_chat_template(checkpoint));
+  EADEM_ASSIGN_OR_RETURN(info.eos_token_ids, api::load_eos(checkpoint, tokenizer));
+  EADEM_ASSIGN_OR_RETURN(sampling, api::load_default_sampling(checkpoint));
+  return {};
+}
+
+Result<void> Engine::State::start(const EngineOptions& options, const Choice& choice) {
+  engine::Options engine_options;
+  engine_options.max_batch = options.max_batch;
+  engine_options.prefill_chunk = options.prefill_chunk;
+  engine_options.kv_blocks = options.kv_blocks;
+  engine_options.kv_memory = options.kv_memory;
+  engine_options.max_model_len = options.max_model_len;
+  engine_options.prefix_cache = options.prefix_cache;
+  engine_options.force_preempt = options.force_preempt;
+  engine_options.eos = info.eos_token_ids;
+  EADEM_ASSIGN_OR_RETURN(engine, engine::Engine::create(*model, engine_options));
+  kv_hash = options.kv_hash;
+  describe(options, choice);
+  if (options.trace_file.empty()) return {};
+  EADEM_ASSIGN_OR_RETURN(trace, api::TraceWriter::open(options.trace_file, [this](int sequence) {
+                           const auto found = names.find(engine->sequence_of(sequence));
+                           return found == names.end() ? std::string("?") : found->second;
+                         }));
+  engine->set_trace(trace.get());
+  return {};
+}
+
+void Engine::State::describe(const EngineOptions& options, const Choice& choice) {
+  const model::ModelConfig& config = model->config();
+  info.format = checkpoint.format() == weights::Checkpoint::Format::gguf ? "gguf" : "safetensors";
+  info.family = config.family;
+  info.numerics = numerics::full_name(choice.numerics);
+  info.isa = choice.kernels->name;
+  info.threads = model->options().threads;
+  info.vocab = config.vocab;
+  info.context = config.context;
+  info.max_model_len = options.max_model_len == 0 ? config.context : std::min(options.max_model_len, config.context);
+  info.layers = config.layers, info.hidden = config.hidden;
+  info.heads = config.heads, info.kv_heads = config.kv_heads, info.head_size = config.head_size;
+  info.weight_bytes = model->weight_bytes();
+  info.kv_blocks = engine->kv_blocks();
+  info.kv_bytes = static_cast<size_t>(info.kv_blocks) *
+                  model::KvPool::block_bytes(*choice.kernels, model->attention_shape(), config.layers);
+  info.has_tokenizer = tokenizer.has_value();
+  info.has_chat_template = chat_template.has_value();
+}
+
+// Hands out the requests whose answers all ended. Outside the engine's step, so that a callback may submit and cancel.
+void Engine::State::collect() {
+  for (const Ticket ticket : std::exchange(done, {})) {
+    auto node = pending.extract(ticket);
+    std::vector<Completion> answers;
+    for (auto& answer : node.mapped().answers) answers.push_back(answer->take());
+    for (const auto sequence : node.mapped().sequences) names.erase(sequence);
+    if (node.mapped().callbacks.on_done) node.mapped().callbacks.on_done(std::move(answers));
+  }
+}
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+Engine::~Engine() = default;
+
+Result<Engine> Engine::open(const EngineOptions& options) {
+  auto state = std::make_unique<State>();
+  EADEM_RETURN_IF_ERROR(state->open(options));
+  return Engine(std::move(state));
+}
+
+const ModelInfo& Engine::info() const { return state_->info; }
+const std::string& Engine::identity() const { return state_->identity; }
+const SamplingParams& Engine::default_sampling() const { return state_->sampling; }
+
+Result<std::vector<int32_t>> Engine::tokenize(std::string_view text, bool add_special_tokens) const {
+  if (!state_->tokenizer) return Error{state_->info.path + " has no tokenizer: pass prompts as token ids"};
+  EADEM_ASSIGN_OR_RETURN(const auto ids, state_->tokenizer->encode(text, {add_special_tokens, true}));
+  return std::vector<int32_t>(ids.begin(), ids.end());
+}
+
+Result<std::string> Engine::detokenize(std::span<const int32_t> tokens, bool skip_special_tokens) const {
+  if (!state_->tokenizer) return Error{state_->info.path + " has no tokenizer"};
+  const std::vector<uint32_t> ids(tokens.begin(), tokens.end());
+  return state_->tokenizer->decode(ids, {skip_special_tokens, false});
+}
+
+Result<std::string> Engine::render_chat(const std::string& messages, const std::string& tools, const std::string& kwargs) const {
+  if (!state_->chat_template) return Error{state_->info.path + " has no chat template: use a prompt instead of messages"};
+  text::ChatInput input;
+  input.messages_json = messages;
+  if (!tools.empty()) input.tools_json = tools;
+  input.kwargs_json = kwargs;
+  if (state_->tokenizer) {
+    const auto spelled = [&](std::optional<uint32_t> id) {
+      return id ? std::string(state_->tokenizer->token_text(*id)) : std::string();
+    };
+    input.bos_token = spelled(state_->tokenizer->bos_id());
+    input.eos_token = spelled(state_->tokenizer->eos_id());
+  }
+  return state_->chat_template->render(input);
+}
+
+Result<Engine::Ticket> Engine::submit(Request request, Callbacks callbacks) {
+  State& state = *state_;
+  const SamplingParams& sampling = request.sampling;
+  if (sampling.n < 1 || sampling.n > 1024) return Error{"n is " + std::to_string(sampling.n) + "; it must lie in 1 ... 1024"};
+  if (!sampling.stop.empty() && !state.tokenizer) return Error{"stop: the model has no tokenizer; use stop_token_ids"};
+  for (const std::string& stop : sampling.stop) {
+    if (stop.empty()) return Error{"stop: a stop string must not be empty"};
+  }
+  const uint64_t seed = sampling.seed ? *sampling.seed : random_seed();
+  const Ticket ticket = ++state.last_ticket;
+  Pending& pending = state.pending[ticket];
+  pending.callbacks = std::move(callbacks);
+  for (int index = 0; index < sampling.n; ++index) {
+    api::Answer::OnText on_text;
+    if (pending.callbacks.on_token) {
+      on_text = [&pending, index](const SampledToken& token, std::string_view text) {
+        return pending.callbacks.on_token(index, token, text);
+      };
+    }
+    const uint64_t own_seed = numerics::mix(seed, static_cast<uint64_t>(index));
+    pending.answers.push_back(std::make_unique<api::Answer>(
+        index, own_seed, sampling, state.tokenizer ? &*state.tokenizer : nullptr, std::move(on_text), [&state, &pending, ticket] {
+          if (--pending.open == 0) state.done.push_back(ticket);
+        }));
+    auto id = state.engine->submit({request.prompt_token_ids, sampling, own_seed, state.kv_hash}, pending.answers.back().get());
+    if (!id.ok()) {
+      // The answers are alike but for their seeds: the first is refused, or none.
+      EADEM_CHECK(index == 0);
+      state.pending.erase(ticket);
+      return Error{id.error()};
+    }
+    ++pending.open;
+    pending.sequences.push_back(id.value());
+    if (state.trace) state.names[id.value()] = std::to_string(ticket) + "/" + std::to_string(index);
+  }
+  return ticket;
+}
+
+void Engine::cancel(Ticket ticket) {
+  const auto found = state_->pending.find(ticket);
+  if (found == state_->pending.end()) return;
+  for (const auto sequence : std::vector(found->second.sequences)) state_->engine->cancel(sequence);
+  state_->collect();
+}
+
+bool Engine::step() {
+  const bool more = state_->engine->step();
+  state_->collect();
+  return more || !state_->pending.empty();
+}
+
+Result<std::vector<Completion>> Engine::generate(Request request, Callbacks callbacks) {
+  std::vector<Completion> answers;
+  bool done = false;
+  callbacks.on_done = [&, then = std::move(callbacks.on_done)](std::vector<Completion> completed) {
+    answers = std::move(completed);
+    done = true;
+    if (then) then(answers);
+  };
+  EADEM_ASSIGN_OR_RETURN(const Ticket ticket, submit(std::move(request), std::move(callbacks)));
+  while (!done && step()) {
+  }
+  EADEM_CHECK(done && ticket != 0);
+  return answers;
+}
+
+Counters Engine::counters() const {
+  Counters counters = state_->engine->counters();
+  counters.kernel_calls = state_->model->options().kernels->calls->load() - state_->first_calls;
+  return counters;
+}
+
+}  // namespace eadem
