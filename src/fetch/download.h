@@ -48,7 +48,8 @@ class FolderLock {
 class OutputFile {
  public:
   static Result<OutputFile> create(const std::filesystem::path& path, bool append);
-  OutputFile(OutputFile&& other) noexcept : path_(other.path_), descriptor_(std::exchange(other.descriptor_, -1)) {}
+  OutputFile(OutputFile&& other) noexcept
+      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
   Result<void> write(std::span<const std::byte> bytes);

@@ -12,8 +12,8 @@ import zipfile
 import pytest
 from standin import StandIn
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-DRIVER = pathlib.Path(os.environ.get("EADEM_BUILD", ROOT / "build")) / "tests" / "e2e" / "pull_driver"
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+DRIVER = pathlib.Path(os.environ.get("EADEM_BUILD", ROOT / "build")) / "tests" / "e2e" / "fetch" / "pull_driver"
 WHEEL = "sample-1.0-py3-none-any.whl"
 MODEL = random.Random(7).randbytes(300_000) + bytes(200_000)  # half of it can be compressed
 WEIGHTS = random.Random(8).randbytes(700_000)
