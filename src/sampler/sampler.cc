@@ -1,0 +1,177 @@
+#include "sampler/sampler.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/check.h"
+#include "numerics/sampling.h"
+#include "sampler/race.h"
+
+namespace eadem::sampler {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+bool is_finite(float x) { return x - x == 0.0f; }
+
+Error not_finite() {
+  return Error{"the logits of this position are not finite, or every token is masked; nothing can be drawn"};
+}
+
+// The weights of a whole row and their sum.
+uint64_t weigh(const float* logits, int n, float max, uint32_t* weights) {
+  uint64_t total = 0;
+  for (int i = 0; i < n; ++i) {
+    const bool weightless = numerics::sub_f32(logits[i], max) < numerics::kWeightless;
+    weights[i] = weightless ? 0 : numerics::nucleus_weight(logits[i], max);
+    total += weights[i];
+  }
+  return total;
+}
+
+uint64_t weigh(std::vector<Candidate>& candidates, float max) {
+  uint64_t total = 0;
+  for (Candidate& c : candidates) total += c.weight = numerics::nucleus_weight(c.logit, max);
+  return total;
+}
+
+// The 256-lane sum of e^(logit - max) over the candidates; the other tokens would add +0 to their lanes.
+float survivor_sum(std::vector<Candidate>& candidates, float max) {
+  std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
+  float lanes[numerics::kLanes] = {};
+  for (const Candidate& c : candidates) {
+    float& lane = lanes[c.token % numerics::kLanes];
+    lane = numerics::add_f32(lane, numerics::exp32(numerics::sub_f32(c.logit, max)));
+  }
+  return numerics::lane_tree(lanes);
+}
+
+}  // namespace
+
+bool needs_counts(const SamplingParams& params) {
+  return params.repetition_penalty != 1.0f || params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f;
+}
+
+Sampler::Sampler(const kernels::KernelSet& set, int vocab)
+    : set_(&set), vocab_(vocab), processed_(static_cast<size_t>(vocab)), weights_(static_cast<size_t>(vocab)) {}
+
+Result<SampledToken> Sampler::draw(const Draw& draw) {
+  SampledToken result;
+  result.token = draw.forced;
+  const bool raw = draw.logprobs >= 0 && !draw.processed;
+  const bool processed = draw.logprobs >= 0 && draw.processed;
+  kernels::LogSum log_sum{};
+  if (raw) {
+    log_sum = set_->log_sum(draw.logits, vocab_);
+    if (!is_finite(log_sum.max)) return not_finite();
+  }
+  if (draw.forced < 0 || processed) {
+    const float* logits = process(draw);
+    const Maximum max = maximum({logits, static_cast<size_t>(vocab_)});
+    if (max.nan || !is_finite(max.logit)) return not_finite();
+    // The first of the total order survives every filter, so that a greedy draw needs none.
+    const bool greedy = draw.params->temperature == 0.0f;
+    const bool filtered = (processed || !greedy) && filter(*draw.params, logits, max.logit);
+    if (draw.forced < 0) result.token = greedy ? max.token : pick(draw, logits, max, filtered);
+    if (processed) processed_logprobs(draw, logits, max.logit, filtered, result);
+  }
+  if (raw) raw_logprobs(draw, log_sum.max, log_sum.sum, result);
+  return result;
+}
+
+const float* Sampler::process(const Draw& draw) {
+  const SamplingParams& params = *draw.params;
+  const bool divide = params.temperature != 0.0f && params.temperature != 1.0f;
+  const bool penalise = draw.counts != nullptr && needs_counts(params);
+  if (!divide && !penalise && params.logit_bias.empty() && draw.masked.empty()) return draw.logits;
+  float* l = processed_.data();
+  std::copy_n(draw.logits, vocab_, l);
+  for (const auto& [token, bias] : params.logit_bias) l[token] = numerics::biased(l[token], bias);
+  if (penalise) {
+    for (const TokenCounts::Entry& seen : draw.counts->entries()) {
+      float& x = l[seen.token];
+      x = numerics::repetition_penalised(x, params.repetition_penalty);
+      if (seen.outputs > 0) {
+        x = numerics::output_penalised(x, seen.outputs, params.frequency_penalty, params.presence_penalty);
+      }
+    }
+  }
+  for (const int32_t token : draw.masked) l[token] = kMinusInfinity;
+  if (divide) {
+    for (int i = 0; i < vocab_; ++i) l[i] = numerics::tempered(l[i], params.temperature);
+  }
+  return l;
+}
+
+bool Sampler::filter(const SamplingParams& params, const float* logits, float max) {
+  const std::span<const float> row(logits, static_cast<size_t>(vocab_));
+  const bool top_k = params.top_k > 0 && params.top_k < vocab_;
+  const bool top_p = params.top_p < 1.0f;
+  const bool min_p = params.min_p > 0.0f;
+  survivors_.clear();
+  if (top_k) first_k(row, max, params.top_k, survivors_);
+  if (top_p && top_k) {
+    EADEM_CHECK(keep_weight(survivors_, numerics::nucleus_size(params.top_p, weigh(survivors_, max))));
+  } else if (top_p) {
+    const uint64_t needed = numerics::nucleus_size(params.top_p, weigh(logits, vocab_, max, weights_.data()));
+    // Tokens near the maximum usually hold enough; at -23 every token that has a weight is among them.
+    bool enough = false;
+    for (const float distance : {3.0f, 6.0f, 12.0f, 23.0f}) {
+      survivors_.clear();
+      collect(row, max - distance, weights_.data(), survivors_);
+      if ((enough = keep_weight(survivors_, needed))) break;
+    }
+    EADEM_CHECK(enough);
+  }
+  if (min_p) {
+    // The logarithm only bounds what is worth a look: a hundredth is far more than its error.
+    if (!top_k && !top_p) collect(row, max + (numerics::log32(params.min_p) - 0.01f), nullptr, survivors_);
+    std::erase_if(survivors_, [&](const Candidate& c) { return !numerics::reaches_min_p(c.logit, max, params.min_p); });
+  }
+  return top_k || top_p || min_p;
+}
+
+int32_t Sampler::pick(const Draw& draw, const float* logits, const Maximum& max, bool filtered) {
+  Race race(draw.seed, static_cast<uint32_t>(draw.position));
+  if (filtered) {
+    race.enter(survivors_);
+  } else {
+    race.enter_all({logits, static_cast<size_t>(vocab_)}, max.token);
+  }
+  EADEM_CHECK(race.winner() >= 0);
+  return race.winner();
+}
+
+void Sampler::raw_logprobs(const Draw& draw, float max, float sum, SampledToken& result) {
+  result.logprob = numerics::log_probability(draw.logits[result.token], max, sum);
+  if (draw.logprobs == 0) return;
+  first_k({draw.logits, static_cast<size_t>(vocab_)}, max, draw.logprobs, top_);
+  list_top(max, sum, result);
+}
+
+void Sampler::processed_logprobs(const Draw& draw, const float* logits, float max, bool filtered, SampledToken& result) {
+  const float sum = filtered ? survivor_sum(survivors_, max) : set_->log_sum(logits, vocab_).sum;
+  bool survives = logits[result.token] != kMinusInfinity;
+  if (filtered) {
+    survives = std::any_of(survivors_.begin(), survivors_.end(), [&](const auto& c) { return c.token == result.token; });
+  }
+  if (survives) result.logprob = numerics::log_probability(logits[result.token], max, sum);
+  if (draw.logprobs == 0) return;
+  if (filtered) {
+    top_ = survivors_;
+    keep_first(top_, static_cast<size_t>(draw.logprobs));
+  } else {
+    first_k({logits, static_cast<size_t>(vocab_)}, max, draw.logprobs, top_);
+  }
+  list_top(max, sum, result);
+}
+
+void Sampler::list_top(float max, float sum, SampledToken& result) {
+  sort_candidates(top_);
+  result.top.reserve(top_.size());
+  for (const Candidate& c : top_) {
+    result.top.push_back({c.token, numerics::log_probability(c.logit, max, sum)});
+  }
+}
+
+}  // namespace eadem::sampler

@@ -1,0 +1,50 @@
+// A kernel set with the few entries that the sampler and a stand-in model need, written out literally.
+#pragma once
+
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/kernel_set.h"
+#include "numerics/math.h"
+#include "numerics/vector_sum.h"
+
+namespace eadem::testing {
+
+inline kernels::LogSum plain_log_sum(const float* logits, int n) {
+  float max = -std::numeric_limits<float>::infinity();
+  for (int i = 0; i < n; ++i) {
+    if (logits[i] != logits[i]) return {std::numeric_limits<float>::quiet_NaN(), 0.0f};
+    if (logits[i] > max) max = logits[i];
+  }
+  std::vector<float> terms(static_cast<size_t>(n));
+  for (int i = 0; i < n; ++i) terms[static_cast<size_t>(i)] = numerics::exp32(logits[i] - max);
+  return {max, numerics::vector_sum(terms.data(), n)};
+}
+
+// KV blocks as plain arrays [64][2][head_size] of operands.
+inline const kernels::KernelSet& plain_kernels() {
+  static const kernels::KernelSet set = [] {
+    kernels::KernelSet s{};
+    s.name = "plain";
+    s.supported = [] { return true; };
+    s.log_sum = plain_log_sum;
+    s.kv_bytes = [](const kernels::AttentionShape& shape) {
+      return (static_cast<size_t>(shape.head_size) * 64 * 2 * sizeof(uint16_t) + 63) / 64 * 64;
+    };
+    s.kv_write = [](const kernels::AttentionShape& shape, std::byte* block, int slot, const uint16_t* k, const uint16_t* v) {
+      const size_t bytes = static_cast<size_t>(shape.head_size) * sizeof(uint16_t);
+      std::memcpy(block + static_cast<size_t>(slot) * 2 * bytes, k, bytes);
+      std::memcpy(block + static_cast<size_t>(slot) * 2 * bytes + bytes, v, bytes);
+    };
+    s.kv_read = [](const kernels::AttentionShape& shape, const std::byte* block, int slot, uint16_t* k, uint16_t* v) {
+      const size_t bytes = static_cast<size_t>(shape.head_size) * sizeof(uint16_t);
+      std::memcpy(k, block + static_cast<size_t>(slot) * 2 * bytes, bytes);
+      std::memcpy(v, block + static_cast<size_t>(slot) * 2 * bytes + bytes, bytes);
+    };
+    return s;
+  }();
+  return set;
+}
+
+}  // namespace eadem::testing

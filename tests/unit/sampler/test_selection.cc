@@ -1,0 +1,127 @@
+// Prefixes of the total order, the exact size of a nucleus, and the check of a request's fields.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "numerics/sampling.h"
+#include "sampler/sampler.h"
+#include "sampler/selection.h"
+#include "unit/sampler/literal_sampler.h"
+
+namespace eadem::sampler {
+namespace {
+
+TEST(NucleusSize, IsTheExactCeiling) {
+  std::mt19937_64 rng(11);
+  for (int i = 0; i < 200000; ++i) {
+    const uint64_t total = (rng() >> 2) >> (rng() % 62);
+    float p = std::ldexp(static_cast<float>(rng() >> 40) * 0x1p-24f, -static_cast<int>(rng() % 150) * static_cast<int>(rng() % 2));
+    if (p <= 0.0f) p = 0x1p-149f;
+    ASSERT_EQ(numerics::nucleus_size(p, total), testing::literal_needed(p, total)) << p << " " << total;
+  }
+  EXPECT_EQ(numerics::nucleus_size(1.0f, 12345), 12345u);
+  EXPECT_EQ(numerics::nucleus_size(0.5f, 3), 2u);
+  EXPECT_EQ(numerics::nucleus_size(0.5f, 4), 2u);
+  EXPECT_EQ(numerics::nucleus_size(0x1p-149f, 1), 1u);
+  EXPECT_EQ(numerics::nucleus_size(0x1p-149f, 0), 0u);
+  // Double rounding would lose this one: 0.1f is a little more than a tenth.
+  EXPECT_EQ(numerics::nucleus_size(0.1f, uint64_t{10} << 50), testing::literal_needed(0.1f, uint64_t{10} << 50));
+}
+
+TEST(Weight, IsZeroBelowTheBound) {
+  for (float x = numerics::kWeightless; x > -120.0f; x -= 0.001f) ASSERT_EQ(numerics::nucleus_weight(x, 0.0f), 0u) << x;
+  EXPECT_EQ(numerics::nucleus_weight(0.0f, 0.0f), 0x80000000u);
+  EXPECT_EQ(numerics::nucleus_weight(-INFINITY, 0.0f), 0u);
+}
+
+TEST(Selection, PrefixesEqualASort) {
+  std::mt19937 rng(5);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> l(1 + rng() % 2000);
+    for (float& x : l) x = static_cast<float>(static_cast<int>(rng() % 300)) * (round % 3 ? 0.5f : 0.01f);
+    const std::vector<int32_t> order = testing::total_order(l);
+    const Maximum max = maximum(l);
+    EXPECT_EQ(max.token, order[0]);
+    EXPECT_EQ(max.logit, l[order[0]]);
+    const int k = 1 + static_cast<int>(rng() % l.size());
+    std::vector<Candidate> first;
+    first_k(l, max.logit, k, first);
+    sort_candidates(first);
+    ASSERT_EQ(first.size(), static_cast<size_t>(k));
+    for (int i = 0; i < k; ++i) ASSERT_EQ(first[i].token, order[i]);
+
+    std::vector<Candidate> heavy;
+    for (size_t t = 0; t < l.size(); ++t) heavy.push_back({l[t], static_cast<int32_t>(t), static_cast<uint32_t>(rng() % 1000)});
+    uint64_t total = 0;
+    for (const Candidate& c : heavy) total += c.weight;
+    const uint64_t needed = 1 + rng() % (total + 1);
+    std::vector<uint32_t> weight_of(l.size());
+    for (const Candidate& c : heavy) weight_of[c.token] = c.weight;
+    const bool enough = keep_weight(heavy, needed);
+    ASSERT_EQ(enough, total >= needed);
+    if (!enough) continue;
+    size_t count = 0;
+    for (uint64_t sum = 0; sum < needed; ++count) sum += weight_of[order[count]];
+    ASSERT_EQ(heavy.size(), count);
+    sort_candidates(heavy);
+    for (size_t i = 0; i < count; ++i) ASSERT_EQ(heavy[i].token, order[i]);
+  }
+}
+
+TEST(Selection, SeesNanAnywhere) {
+  for (size_t at = 0; at < 40; ++at) {
+    std::vector<float> l(40, 1.0f);
+    EXPECT_FALSE(maximum(l).nan);
+    l[at] = NAN;
+    EXPECT_TRUE(maximum(l).nan);
+  }
+}
+
+std::string fault(const SamplingParams& p) {
+  const Result<void> checked = check_params(p, 100);
+  return checked.ok() ? "" : checked.error().message;
+}
+
+TEST(CheckParams, NamesTheField) {
+  EXPECT_EQ(fault({}), "");
+  const auto expect = [](const char* field, const auto& change) {
+    SamplingParams p;
+    change(p);
+    EXPECT_NE(fault(p).find(field), std::string::npos) << field << ": '" << fault(p) << "'";
+  };
+  expect("temperature", [](auto& p) { p.temperature = -1; });
+  expect("temperature", [](auto& p) { p.temperature = 1e-6f; });
+  expect("temperature", [](auto& p) { p.temperature = NAN; });
+  expect("top_p", [](auto& p) { p.top_p = 0; });
+  expect("top_p", [](auto& p) { p.top_p = 1.5f; });
+  expect("top_p", [](auto& p) { p.top_p = NAN; });
+  expect("top_k", [](auto& p) { p.top_k = -2; });
+  expect("min_p", [](auto& p) { p.min_p = -0.1f; });
+  expect("min_p", [](auto& p) { p.min_p = NAN; });
+  expect("repetition_penalty", [](auto& p) { p.repetition_penalty = 0; });
+  expect("repetition_penalty", [](auto& p) { p.repetition_penalty = INFINITY; });
+  expect("presence_penalty", [](auto& p) { p.presence_penalty = 3; });
+  expect("frequency_penalty", [](auto& p) { p.frequency_penalty = -3; });
+  expect("logit_bias", [](auto& p) { p.logit_bias = {{100, 1.0f}}; });
+  expect("logit_bias", [](auto& p) { p.logit_bias = {{5, 101.0f}}; });
+  expect("logit_bias", [](auto& p) { p.logit_bias = {{5, 1.0f}, {5, 2.0f}}; });
+  expect("max_tokens", [](auto& p) { p.max_tokens = 0; });
+  expect("max_tokens", [](auto& p) { p.max_tokens = -1; });
+  expect("min_tokens", [](auto& p) { p.min_tokens = 17; });
+  expect("stop_token_ids", [](auto& p) { p.stop_token_ids = {-1}; });
+  expect("logprobs", [](auto& p) { p.logprobs = 101; });
+  expect("prompt_logprobs", [](auto& p) { p.prompt_logprobs = -2; });
+  expect("golden_token_ids", [](auto& p) { p.golden_token_ids = {100}; });
+  expect("golden_token_ids", [](auto& p) { p.golden_token_ids = std::vector<int32_t>(17, 1); });
+  expect("stop", [](auto& p) { p.stop = {""}; });
+  expect("n ", [](auto& p) { p.n = 0; });
+  SamplingParams score;
+  score.max_tokens = 0;
+  score.prompt_logprobs = 0;
+  EXPECT_EQ(fault(score), "");
+}
+
+}  // namespace
+}  // namespace eadem::sampler
