@@ -17,7 +17,7 @@ struct TokenLogprob {
 struct SampledToken {
   int32_t token = 0;
   float logprob = NAN;             // NaN where not asked for, or masked
-  std::vector<TokenLogprob> top;   // by logprob descending, ties by token id
+  std::vector<TokenLogprob> top;   // in the total order: logit descending, token id ascending
 };
 
 enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };

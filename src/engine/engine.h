@@ -21,7 +21,8 @@ struct Options {
   size_t kv_memory = size_t{1} << 30;  // bytes, where kv_blocks is 0
   int64_t max_model_len = 0;   // 0: the model's context
   bool prefix_cache = true;
-  int force_preempt = 0;       // a test's handle: every sequence is preempted each time it has drawn this many tokens (0: never)
+  // A test's handle: every sequence is preempted each time it has drawn this many tokens (0: never)
+  int force_preempt = 0;
   std::vector<int32_t> eos;    // end-of-text tokens of the model
 };
 
@@ -29,7 +30,8 @@ struct Options {
 struct Outcome {
   FinishReason reason = FinishReason::kStop;
   std::string error;      // where reason is kError
-  std::string kv_hash;    // where asked: SHA-256 of KvPool::read over every position but the last token's, which was never computed
+  // Where asked: SHA-256 of KvPool::read over every position but the last token's, which was never computed
+  std::string kv_hash;
   int cached_tokens = 0;  // prompt tokens whose keys and values came from the prefix cache
 };
 
@@ -39,8 +41,8 @@ class Listener {
   virtual ~Listener() = default;
   // The prompt's logprobs, once, where asked; the first token has none.
   virtual void on_prompt(std::vector<SampledToken> tokens) = 0;
-  // A token was drawn (a stop token too, with `last` true where the engine itself ends here). Return false to stop the sequence
-  // (a stop string was found).
+  // A token was drawn (a stop token too, with `last` true where the engine itself ends here). Return false to stop
+  // the sequence (a stop string was found).
   virtual bool on_token(const SampledToken& token, bool last) = 0;
   virtual void on_finish(const Outcome& outcome) = 0;
 };
@@ -61,8 +63,8 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(model::Model& model, const Options& options);
   virtual ~Engine() = default;
 
-  // Checks the request against the model and the pool (prompt over the context, token out of vocabulary, bad parameter, not enough
-  // blocks for one sequence). `listener` must live until on_finish.
+  // Checks the request against the model and the pool (prompt over the context, token out of vocabulary, bad
+  // parameter, not enough blocks for one sequence). `listener` must live until on_finish.
   virtual Result<SequenceId> submit(SequenceRequest request, Listener* listener) = 0;
   virtual void cancel(SequenceId id) = 0;
   // One step. False where nothing is waiting or running.

@@ -1,4 +1,5 @@
-// Arithmetic of the sampler: how a row of logits becomes a token. The order of the steps is src/sampler's; every operation is here.
+// Arithmetic of the sampler: how a row of logits becomes a token. The order of the steps is src/sampler's; every
+// operation is here.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace eadem::numerics {
 
-// ---- Step 1: each logit on its own -------------------------------------------------------------------------------------------
+// ---- Step 1: each logit on its own --------------------------------------------------------------------------------
 
 EADEM_FN float biased(float logit, float bias) { return add_f32(logit, bias); }
 
@@ -25,14 +26,15 @@ EADEM_FN float output_penalised(float logit, int32_t count, float frequency, flo
 
 EADEM_FN float tempered(float logit, float temperature) { return div_f32(logit, temperature); }
 
-// ---- Step 2: the total order and its prefixes --------------------------------------------------------------------------------
+// ---- Step 2: the total order and its prefixes ---------------------------------------------------------------------
 
 // The total order of tokens: logit descending, token id ascending. -0 and +0 are equal. No NaN.
 EADEM_FN bool precedes(float logit_a, int32_t token_a, float logit_b, int32_t token_b) {
   return logit_a > logit_b || (logit_a == logit_b && token_a < token_b);
 }
 
-// e^(logit - max) in units of 2^-31: an integer of at most 2^31, so that sums are exact in any order. 0 where logit - max < kWeightless.
+// e^(logit - max) in units of 2^-31: an integer of at most 2^31, so that sums are exact in any order. 0 where logit -
+// max < kWeightless.
 template <class V>
 EADEM_INLINE V scaled_weight(V logit, V max) {
   return mul(exp32(sub(logit, max)), V(0x1p31f));
@@ -47,7 +49,8 @@ EADEM_FN uint64_t nucleus_size(float p, uint64_t total) {
   const uint32_t bits = bits_of(p);
   const uint32_t biased_exponent = bits >> 23;  // p > 0: no sign
   const uint64_t significand = biased_exponent == 0 ? bits : (bits & 0x7fffffu) | 0x800000u;
-  const int shift = 150 - static_cast<int>(biased_exponent == 0 ? 1 : biased_exponent);  // p = significand * 2^-shift, shift >= 23
+  // p = significand * 2^-shift, shift >= 23
+  const int shift = 150 - static_cast<int>(biased_exponent == 0 ? 1 : biased_exponent);
   // significand * total as high * 2^32 + low, each part below 2^64.
   const uint64_t low = significand * (total & 0xffffffffu);
   const uint64_t high = significand * (total >> 32) + (low >> 32);
@@ -61,7 +64,7 @@ EADEM_FN uint64_t nucleus_size(float p, uint64_t total) {
 
 EADEM_FN bool reaches_min_p(float logit, float max, float min_p) { return exp32(sub_f32(logit, max)) >= min_p; }
 
-// ---- Step 3: the draw --------------------------------------------------------------------------------------------------------
+// ---- Step 3: the draw ---------------------------------------------------------------------------------------------
 
 // What the noise of any word lies between: tokens that cannot win need no noise.
 EADEM_CONST float kGumbelMin = -2.9f;
@@ -69,7 +72,7 @@ EADEM_CONST float kGumbelMax = 22.9f;
 
 EADEM_FN float gumbel_score(float logit, uint32_t word) { return add_f32(logit, gumbel(uniform_w(word))); }
 
-// ---- Logprobs ----------------------------------------------------------------------------------------------------------------
+// ---- Logprobs -----------------------------------------------------------------------------------------------------
 
 // sum: the 256-lane sum, by token id, of e^(logit - max) over the tokens that count.
 EADEM_FN float log_probability(float logit, float max, float sum) { return sub_f32(sub_f32(logit, max), log32(sum)); }

@@ -60,9 +60,11 @@ Result<void> check_lengths(const SamplingParams& p) {
 
 Result<void> check_params(const SamplingParams& p, int64_t vocab) {
   constexpr float kLargest = std::numeric_limits<float>::max();
-  EADEM_RETURN_IF_ERROR(require(p.temperature == 0.0f || (p.temperature >= 1e-5f && p.temperature <= kLargest), "temperature",
-                                text(p.temperature), "0 (greedy) or at least 1e-5"));
-  EADEM_RETURN_IF_ERROR(require(p.top_k >= -1, "top_k", text(int64_t{p.top_k}), "at least 1, or 0 or -1 to switch it off"));
+  const bool warm = p.temperature >= 1e-5f && p.temperature <= kLargest;
+  EADEM_RETURN_IF_ERROR(
+      require(p.temperature == 0.0f || warm, "temperature", text(p.temperature), "0 (greedy) or at least 1e-5"));
+  EADEM_RETURN_IF_ERROR(
+      require(p.top_k >= -1, "top_k", text(int64_t{p.top_k}), "at least 1, or 0 or -1 to switch it off"));
   EADEM_RETURN_IF_ERROR(require(p.top_p > 0.0f && p.top_p <= 1.0f, "top_p", text(p.top_p), "above 0 and at most 1"));
   EADEM_RETURN_IF_ERROR(require(p.min_p >= 0.0f && p.min_p <= 1.0f, "min_p", text(p.min_p), "from 0 to 1"));
   EADEM_RETURN_IF_ERROR(require(p.repetition_penalty > 0.0f && p.repetition_penalty <= kLargest, "repetition_penalty",

@@ -8,8 +8,8 @@
 namespace eadem::sampler {
 namespace {
 
-// Noise of at least D = -2 ... 22 needs a word of at most this: 2^32 (1 - e^(-e^-D)), with 0.1 % and 16 to spare (tested against the noise
-// itself, tests/unit/sampler).
+// Noise of at least D = -2 ... 22 needs a word of at most this: 2^32 (1 - e^(-e^-D)), with 0.1 % and 16 to spare
+// (tested against the noise itself, tests/unit/sampler).
 constexpr int kLeastNoise = -2, kMostNoise = 22;
 constexpr uint32_t kLargestWord[kMostNoise - kLeastNoise + 1] = {
     0xffffffff, 0xef589ea6, 0xa1fc1470, 0x4ee01ca2, 0x206fa507, 0x0c7222d8, 0x04a69904, 0x01b888ba,
@@ -17,7 +17,8 @@ constexpr uint32_t kLargestWord[kMostNoise - kLeastNoise + 1] = {
     0x00000e06, 0x00000533, 0x000001f3, 0x000000c1, 0x00000051, 0x00000028, 0x00000018, 0x00000013,
     0x00000011};
 
-// Logits below this lose to `best` whatever their noise; 23 leaves room for the roundings of this line and of the score.
+// Logits below this lose to `best` whatever their noise; 23 leaves room for the roundings of this line and of the
+// score.
 float least_winner(float best) { return best - 23.0f - (best < 0.0f ? -best : best) * 0x1p-20f; }
 
 }  // namespace

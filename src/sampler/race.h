@@ -1,4 +1,5 @@
-// The draw by Gumbel noise: the largest logit + noise wins, ties go to the lower token id. Noise is computed only where it could win.
+// The draw by Gumbel noise: the largest logit + noise wins, ties go to the lower token id. Noise is computed only
+// where it could win.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ class Race {
   Race(uint64_t seed, uint32_t position) : seed_(seed), position_(position) {}
 
   void enter(std::span<const Candidate> candidates);
-  // Every finite logit of a row. `favourite`: the token with the largest, entered first, so that most of the others cannot win.
+  // Every finite logit of a row. `favourite`: the token with the largest, entered first, so that most of the others
+  // cannot win.
   void enter_all(std::span<const float> logits, int32_t favourite);
 
   int32_t winner() const { return token_; }
@@ -30,7 +32,8 @@ class Race {
   float least_ = -__builtin_inff();  // a smaller logit loses whatever its noise
 };
 
-// Whether `logit` with the noise of `word` certainly stays below `best`, told without logarithms; false means only "perhaps not".
+// Whether `logit` with the noise of `word` certainly stays below `best`, told without logarithms; false means only
+// "perhaps not".
 bool surely_loses(float logit, uint32_t word, float best);
 
 }  // namespace eadem::sampler

@@ -149,11 +149,13 @@ void Sampler::raw_logprobs(const Draw& draw, float max, float sum, SampledToken&
   list_top(max, sum, result);
 }
 
-void Sampler::processed_logprobs(const Draw& draw, const float* logits, float max, bool filtered, SampledToken& result) {
+void Sampler::processed_logprobs(const Draw& draw, const float* logits, float max, bool filtered,
+                                 SampledToken& result) {
   const float sum = filtered ? survivor_sum(survivors_, max) : set_->log_sum(logits, vocab_).sum;
   bool survives = logits[result.token] != kMinusInfinity;
   if (filtered) {
-    survives = std::any_of(survivors_.begin(), survivors_.end(), [&](const auto& c) { return c.token == result.token; });
+    const auto is_it = [&](const Candidate& c) { return c.token == result.token; };
+    survives = std::any_of(survivors_.begin(), survivors_.end(), is_it);
   }
   if (survives) result.logprob = numerics::log_probability(logits[result.token], max, sum);
   if (draw.logprobs == 0) return;

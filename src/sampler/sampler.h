@@ -1,8 +1,10 @@
-// From a row of logits to a token and its logprobs. A pure function of (logits, parameters, seed, position, counts): nothing about any
-// other row is an input. The order of the steps is the specification's (docs/numerics.md, "Logprobs and sampling"):
+// From a row of logits to a token and its logprobs. A pure function of (logits, parameters, seed, position, counts):
+// nothing about any other row is an input. The order of the steps is the specification's (docs/numerics.md, "Logprobs
+// and sampling"):
 //
 //   raw logprobs
-//   1. bias; repetition penalty over prompt and output; frequency and presence penalty over the output; masks (end of text and stop
+//   1. bias; repetition penalty over prompt and output; frequency and presence penalty over the output; masks (end of
+// text and stop
 //      tokens before min_tokens, a grammar); division by the temperature
 //   2. top-k, top-p, min-p: each a condition on the total order (logit descending, token id ascending)
 //   3. temperature 0: the first; else the largest logit + Gumbel noise of (seed, position, token)
@@ -31,7 +33,8 @@ struct Draw {
   uint64_t seed = 0;                       // of this answer: mixed already
   int64_t position = 0;                    // absolute position of the token drawn
   const TokenCounts* counts = nullptr;     // null: no penalty is on
-  std::span<const int32_t> masked;         // tokens that may not be drawn here; sampling and processed logprobs alone see it
+  // Tokens that may not be drawn here; sampling and processed logprobs alone see it
+  std::span<const int32_t> masked;
   int32_t forced = -1;                     // the token that is given (forced continuation, scoring); -1: draw one
   int logprobs = -1;                       // -1: none; k: the token's own and the k first of the total order
   bool processed = false;                  // logprobs after steps 1 to 3 instead of raw ones
@@ -43,7 +46,8 @@ bool needs_counts(const SamplingParams& params);
 // The first fault of a request's sampling fields, named as the API names them. vocab: tokens of the model.
 Result<void> check_params(const SamplingParams& params, int64_t vocab);
 
-// Holds scratch memory, so one per thread. Must run in the contract's floating-point environment (FpEnvironment, ThreadPool).
+// Holds scratch memory, so one per thread. Must run in the contract's floating-point environment (FpEnvironment,
+// ThreadPool).
 class Sampler {
  public:
   Sampler(const kernels::KernelSet& set, int vocab);

@@ -24,14 +24,15 @@ Maximum maximum(std::span<const float> logits);
 // Appends the tokens with logit >= least, ids ascending. weights: [logits.size()] or null.
 void collect(std::span<const float> logits, float least, const uint32_t* weights, std::vector<Candidate>& out);
 
-// The first k of the total order, in no particular order; fewer where fewer logits are above -infinity. max: the largest logit.
+// The first k of the total order, in no particular order; fewer where fewer logits are above -infinity. max: the
+// largest logit.
 void first_k(std::span<const float> logits, float max, int k, std::vector<Candidate>& out);
 
 // Keeps the first k of `candidates`, in no particular order.
 void keep_first(std::vector<Candidate>& candidates, size_t k);
 
-// Keeps the shortest prefix whose weights sum to at least `needed` (>= 1), in no particular order. False where all of them do not
-// (then `candidates` keeps every element).
+// Keeps the shortest prefix whose weights sum to at least `needed` (>= 1), in no particular order. False where all of
+// them do not (then `candidates` keeps every element).
 bool keep_weight(std::vector<Candidate>& candidates, uint64_t needed);
 
 // Into the total order.

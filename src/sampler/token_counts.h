@@ -1,5 +1,5 @@
-// How often each token occurred: what penalties need. The border between prompt and output is the request's; a sequence that was
-// preempted keeps its counts.
+// How often each token occurred: what penalties need. The border between prompt and output is the request's; a
+// sequence that was preempted keeps its counts.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,8 @@ inline const kernels::KernelSet& plain_kernels() {
     s.kv_bytes = [](const kernels::AttentionShape& shape) {
       return (static_cast<size_t>(shape.head_size) * 64 * 2 * sizeof(uint16_t) + 63) / 64 * 64;
     };
-    s.kv_write = [](const kernels::AttentionShape& shape, std::byte* block, int slot, const uint16_t* k, const uint16_t* v) {
+    s.kv_write = [](const kernels::AttentionShape& shape, std::byte* block, int slot, const uint16_t* k,
+                    const uint16_t* v) {
       const size_t bytes = static_cast<size_t>(shape.head_size) * sizeof(uint16_t);
       std::memcpy(block + static_cast<size_t>(slot) * 2 * bytes, k, bytes);
       std::memcpy(block + static_cast<size_t>(slot) * 2 * bytes + bytes, v, bytes);

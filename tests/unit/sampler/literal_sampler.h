@@ -75,7 +75,8 @@ inline std::vector<int32_t> literal_step2(const SamplingParams& p, const std::ve
   return order;
 }
 
-inline int32_t literal_step3(const sampler::Draw& d, const std::vector<float>& l, const std::vector<int32_t>& survivors) {
+inline int32_t literal_step3(const sampler::Draw& d, const std::vector<float>& l,
+                             const std::vector<int32_t>& survivors) {
   if (d.params->temperature == 0) return survivors[0];
   std::vector<bool> survives(l.size());
   for (int32_t t : survivors) survives[t] = true;

@@ -26,11 +26,13 @@ uint32_t bits(float x) {
 ::testing::AssertionResult same(const SampledToken& a, const SampledToken& b) {
   if (a.token != b.token) return ::testing::AssertionFailure() << "token " << a.token << " and " << b.token;
   if (bits(a.logprob) != bits(b.logprob)) return ::testing::AssertionFailure() << a.logprob << " and " << b.logprob;
-  if (a.top.size() != b.top.size()) return ::testing::AssertionFailure() << a.top.size() << " and " << b.top.size() << " tops";
+  if (a.top.size() != b.top.size()) {
+    return ::testing::AssertionFailure() << a.top.size() << " and " << b.top.size() << " tops";
+  }
   for (size_t i = 0; i < a.top.size(); ++i) {
     if (a.top[i].token != b.top[i].token || bits(a.top[i].logprob) != bits(b.top[i].logprob)) {
-      return ::testing::AssertionFailure() << "top " << i << ": " << a.top[i].token << " " << a.top[i].logprob << " and "
-                                           << b.top[i].token << " " << b.top[i].logprob;
+      return ::testing::AssertionFailure() << "top " << i << ": " << a.top[i].token << " " << a.top[i].logprob
+                                           << " and " << b.top[i].token << " " << b.top[i].logprob;
     }
   }
   return ::testing::AssertionSuccess();
@@ -85,7 +87,9 @@ void fill(std::mt19937& rng, int vocab, int kind, Case& c) {
   std::vector<int32_t> prompt(rng() % 40);
   for (int32_t& t : prompt) t = static_cast<int32_t>(rng() % vocab);
   c.counts.add_prompt(prompt);
-  for (int i = 0; i < static_cast<int>(rng() % 20); ++i) c.counts.add_output(static_cast<int32_t>(rng() % (vocab / 2 + 1)));
+  std::vector<int32_t> output(rng() % 20);
+  for (int32_t& t : output) t = static_cast<int32_t>(rng() % (vocab / 2 + 1));
+  for (const int32_t t : output) c.counts.add_output(t);
   if (rng() % 3 == 0) c.masked = {static_cast<int32_t>(rng() % vocab)};
   c.draw.logits = c.logits.data();
   c.draw.params = &c.params;
@@ -118,14 +122,17 @@ TEST_P(AgainstLiteral, SameTokensAndBits) {
     }
     ASSERT_TRUE(got.ok()) << got.error().message;
     ASSERT_TRUE(same(got.value(), literal_draw(c.draw, vocab)))
-        << "round " << round << " T " << c.params.temperature << " k " << c.params.top_k << " p " << c.params.top_p << " min "
-        << c.params.min_p << " logprobs " << c.draw.logprobs << " processed " << c.draw.processed << " forced " << c.draw.forced;
+        << "round " << round << " T " << c.params.temperature << " k " << c.params.top_k << " p "
+        << c.params.top_p << " min "
+        << c.params.min_p << " logprobs " << c.draw.logprobs << " processed " << c.draw.processed << " forced "
+        << c.draw.forced;
     tokens.insert(got.value().token);
   }
   EXPECT_GT(tokens.size(), static_cast<size_t>(vocab > 8 ? 5 : 0));  // the draws are not all alike
 }
 
-INSTANTIATE_TEST_SUITE_P(Vocabularies, AgainstLiteral, ::testing::Values(1, 2, 3, 5, 17, 256, 257, 1000, 20011, 151936));
+INSTANTIATE_TEST_SUITE_P(Vocabularies, AgainstLiteral, 
+                         ::testing::Values(1, 2, 3, 5, 17, 256, 257, 1000, 20011, 151936));
 
 TEST(Sampler, ComparisonFindsOneWrongBit) {
   // The negative control: one unit in the last place of one logit is seen.
@@ -192,7 +199,8 @@ TEST(Sampler, RefusesWhatCannotBeDrawn) {
     for (const int logprobs : {-1, 0}) {
       params.temperature = temperature;
       draw.logprobs = logprobs;
-      for (const std::vector<float>& bad : {std::vector<float>{1, NAN, 0}, {1, INFINITY, 0}, {-INFINITY, -INFINITY, -INFINITY}}) {
+      const float inf = INFINITY;
+      for (const std::vector<float>& bad : {std::vector<float>{1, NAN, 0}, {1, inf, 0}, {-inf, -inf, -inf}}) {
         draw.logits = bad.data();
         EXPECT_FALSE(sampler.draw(draw).ok());
       }

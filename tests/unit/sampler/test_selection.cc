@@ -17,7 +17,8 @@ TEST(NucleusSize, IsTheExactCeiling) {
   std::mt19937_64 rng(11);
   for (int i = 0; i < 200000; ++i) {
     const uint64_t total = (rng() >> 2) >> (rng() % 62);
-    float p = std::ldexp(static_cast<float>(rng() >> 40) * 0x1p-24f, -static_cast<int>(rng() % 150) * static_cast<int>(rng() % 2));
+    const int exponent = rng() % 2 ? -static_cast<int>(rng() % 150) : 0;
+    float p = std::ldexp(static_cast<float>(rng() >> 40) * 0x1p-24f, exponent);
     if (p <= 0.0f) p = 0x1p-149f;
     ASSERT_EQ(numerics::nucleus_size(p, total), testing::literal_needed(p, total)) << p << " " << total;
   }
@@ -53,7 +54,9 @@ TEST(Selection, PrefixesEqualASort) {
     for (int i = 0; i < k; ++i) ASSERT_EQ(first[i].token, order[i]);
 
     std::vector<Candidate> heavy;
-    for (size_t t = 0; t < l.size(); ++t) heavy.push_back({l[t], static_cast<int32_t>(t), static_cast<uint32_t>(rng() % 1000)});
+    for (size_t t = 0; t < l.size(); ++t) {
+      heavy.push_back({l[t], static_cast<int32_t>(t), static_cast<uint32_t>(rng() % 1000)});
+    }
     uint64_t total = 0;
     for (const Candidate& c : heavy) total += c.weight;
     const uint64_t needed = 1 + rng() % (total + 1);
