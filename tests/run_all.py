@@ -128,16 +128,11 @@ def python_suites(options, reports):
 
 
 def rust_suite():
-    """The Rust crate's tests, in the profile and target folder of the build, so that nothing is compiled twice."""
+    """The Rust crate's tests, in the profile of the build; with CARGO_TARGET_DIR set, nothing is compiled twice."""
     manifest = ROOT / "rust" / "text" / "Cargo.toml"
     if not manifest.exists():
         return []
     command = ["cargo", "test", "--quiet", "--locked", "--release", "--manifest-path", str(manifest)]
-    target = os.environ.get("CARGO_TARGET_DIR") or next(
-        (str(p) for p in [ROOT / "build" / "cargo"] if p.exists()), None
-    )
-    if target:
-        command += ["--target-dir", target]
     return [Suite("rust/text", "cargo", command, 1800)]
 
 
