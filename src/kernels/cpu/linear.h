@@ -83,18 +83,36 @@ struct Int8Walk {
   }
 };
 
-// y = shard tree (+ bias), or y + that. shards: sums of shard s at sums + s * shard_stride.
+// numerics::shard_tree in each lane: shard s lies at sums + s * stride.
+EADEM_FN Vec shard_tree(const float* sums, int64_t stride, int shards) {
+  if (shards == 1) return Vec::load(sums);
+  const Vec pair = add(Vec::load(sums), Vec::load(sums + stride));
+  if (shards == 2) return pair;
+  const Vec low = add(pair, add(Vec::load(sums + 2 * stride), Vec::load(sums + 3 * stride)));
+  if (shards == 4) return low;
+  return add(low, shard_tree(sums + 4 * stride, stride, 4));
+}
+
+// y = shard tree (+ bias), or y + that, for the outputs of one panel.
 EADEM_FN void store_outputs(const LinearCall& call, int row, int panel, const float* sums, int64_t shard_stride) {
   const int first = panel * kPanel;
-  const int count = call.shape->n - first < kPanel ? call.shape->n - first : kPanel;
   float* y = call.y + row * call.y_stride + first;
-  for (int i = 0; i < count; ++i) {
-    float shard[numerics::kMaxShards] = {};
-    for (int s = 0; s < call.shape->shards; ++s) shard[s] = sums[s * shard_stride + i];
-    float sum = numerics::shard_tree(shard, call.shape->shards);
-    if (call.bias != nullptr) sum = numerics::add_f32(sum, call.bias[first + i]);
-    y[i] = call.add_to_y ? numerics::add_f32(y[i], sum) : sum;
+  const float* bias = call.bias == nullptr ? nullptr : call.bias + first;
+  // The last panel may be partly filled: its outputs go by way of copies, of which nothing past n reaches y.
+  const int count = call.shape->n - first < kPanel ? call.shape->n - first : kPanel;
+  float last_y[kPanel] = {}, last_bias[kPanel] = {};
+  float* const out = count == kPanel ? y : last_y;
+  if (count < kPanel) {
+    if (bias != nullptr) bias = static_cast<const float*>(memcpy(last_bias, bias, static_cast<size_t>(count) * sizeof(float)));
+    if (call.add_to_y) memcpy(last_y, y, static_cast<size_t>(count) * sizeof(float));
   }
+  for (int i = 0; i < kPanel; i += Vec::kWidth) {
+    Vec sum = shard_tree(sums + i, shard_stride, call.shape->shards);
+    if (bias != nullptr) sum = add(sum, Vec::load(bias + i));
+    if (call.add_to_y) sum = add(Vec::load(out + i), sum);
+    sum.store(out + i);
+  }
+  if (count < kPanel) memcpy(y, last_y, static_cast<size_t>(count) * sizeof(float));
 }
 
 // One block: rows x panels of y.

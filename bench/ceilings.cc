@@ -1,0 +1,121 @@
+#include "ceilings.h"
+
+#include <benchmark/benchmark.h>
+
+#include <string>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#else
+#include <arm_neon.h>
+#endif
+
+namespace eadem::bench {
+namespace {
+
+constexpr int kChains = 16;
+
+#if defined(__x86_64__)
+
+__attribute__((target("avx512f"))) float fma512(int64_t steps) {
+  __m512 acc[kChains];
+  for (auto& a : acc) a = _mm512_set1_ps(1.0f);
+  const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
+  for (int64_t i = 0; i < steps; ++i) {
+#pragma GCC unroll 16
+    for (auto& a : acc) a = _mm512_fmadd_ps(a, x, y);
+    asm volatile("");  // keeps the loop: nothing of it may be hoisted or dropped
+  }
+  __m512 sum = acc[0];
+  for (const auto& a : acc) sum = _mm512_add_ps(sum, a);
+  return _mm512_cvtss_f32(sum);
+}
+
+__attribute__((target("avx2,fma"))) float fma256(int64_t steps) {
+  __m256 acc[kChains / 2];
+  for (auto& a : acc) a = _mm256_set1_ps(1.0f);
+  const __m256 x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
+  for (int64_t i = 0; i < 2 * steps; ++i) {
+#pragma GCC unroll 16
+    for (auto& a : acc) a = _mm256_fmadd_ps(a, x, y);
+    asm volatile("");  // keeps the loop: nothing of it may be hoisted or dropped
+  }
+  __m256 sum = acc[0];
+  for (const auto& a : acc) sum = _mm256_add_ps(sum, a);
+  return _mm256_cvtss_f32(sum);
+}
+
+__attribute__((target("avx2"))) uint64_t read256(const std::byte* data, size_t bytes) {
+  __m256i acc[8] = {};
+  for (size_t i = 0; i < bytes; i += 256) {
+#pragma GCC unroll 8
+    for (size_t j = 0; j < 8; ++j) {
+      acc[j] = _mm256_xor_si256(acc[j], _mm256_load_si256(reinterpret_cast<const __m256i*>(data + i + 32 * j)));
+    }
+  }
+  for (size_t j = 1; j < 8; ++j) acc[0] = _mm256_xor_si256(acc[0], acc[j]);
+  return static_cast<uint64_t>(_mm256_extract_epi64(acc[0], 0));
+}
+
+#else
+
+float fma128(int64_t steps) {
+  float32x4_t acc[kChains];
+  for (auto& a : acc) a = vdupq_n_f32(1.0f);
+  const float32x4_t x = vdupq_n_f32(0.999f), y = vdupq_n_f32(0.001f);
+  for (int64_t i = 0; i < steps; ++i) {
+#pragma GCC unroll 16
+    for (auto& a : acc) a = vfmaq_f32(y, a, x);
+    asm volatile("");  // keeps the loop: nothing of it may be hoisted or dropped
+  }
+  float32x4_t sum = acc[0];
+  for (const auto& a : acc) sum = vaddq_f32(sum, a);
+  return vaddvq_f32(sum);
+}
+
+#endif
+
+void fma_peak(benchmark::State& state, int lanes) {
+  constexpr int64_t kSteps = 1 << 18;
+  for (auto _ : state) benchmark::DoNotOptimize(run_fma(lanes, kSteps));
+  state.counters["GMAC"] = benchmark::Counter(static_cast<double>(kSteps * kChains * lanes) * 1e-9,
+                                                benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void read_bandwidth(benchmark::State& state) {
+  const std::vector<std::byte> buffer((256u << 20) + 64, std::byte{1});
+  const auto address = (reinterpret_cast<uintptr_t>(buffer.data()) + 63) / 64 * 64;
+  for (auto _ : state) benchmark::DoNotOptimize(read_all(reinterpret_cast<const std::byte*>(address), 256u << 20));
+  state.counters["GB"] = benchmark::Counter(0x1p28 * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+const bool registered = [] {
+  for (int lanes = fma_lanes(); lanes >= 4 && lanes >= fma_lanes() / 2; lanes /= 2) {
+    const std::string name = "ceiling/fma/lanes:" + std::to_string(lanes);
+    benchmark::RegisterBenchmark(name.c_str(), fma_peak, lanes)->Unit(benchmark::kMillisecond);
+  }
+  benchmark::RegisterBenchmark("ceiling/read/256MiB", read_bandwidth)->Unit(benchmark::kMillisecond);
+  return true;
+}();
+
+}  // namespace
+
+#if defined(__x86_64__)
+int fma_lanes() { return __builtin_cpu_supports("avx512f") ? 16 : 8; }
+float run_fma(int lanes, int64_t steps) { return lanes == 16 ? fma512(steps) : fma256(steps); }
+uint64_t read_all(const std::byte* data, size_t bytes) { return read256(data, bytes); }
+#else
+int fma_lanes() { return 4; }
+float run_fma(int, int64_t steps) { return fma128(steps); }
+uint64_t read_all(const std::byte* data, size_t bytes) {
+  uint64x2_t acc[8] = {};
+  for (size_t i = 0; i < bytes; i += 128) {
+    for (size_t j = 0; j < 8; ++j) acc[j] = veorq_u64(acc[j], vld1q_u64(reinterpret_cast<const uint64_t*>(data + i + 16 * j)));
+  }
+  for (size_t j = 1; j < 8; ++j) acc[0] = veorq_u64(acc[0], acc[j]);
+  return vgetq_lane_u64(acc[0], 0);
+}
+#endif
+
+}  // namespace eadem::bench

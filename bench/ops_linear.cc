@@ -1,0 +1,125 @@
+// Linear layers, one thread: GMAC/s, and the GB/s at which packed weights are read, by set, numerics, layer and rows. Decode walks over
+// copies of the layer that together are 256 MiB, so that it reads memory and not a cache; ceiling/* is what to compare with.
+#include <benchmark/benchmark.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/buffer.h"
+#include "kernels/kernel_set.h"
+#include "numerics/int8.h"
+#include "numerics/operand.h"
+#include "numerics/shards.h"
+
+namespace eadem::bench {
+namespace {
+
+using kernels::KernelSet;
+using kernels::LinearShape;
+using numerics::Numerics;
+
+struct Layer {
+  const char* name;
+  int n, k;
+  bool row_parallel;
+};
+
+constexpr Layer kLayers[] = {
+    {"smollm2-135m/qkv", 960, 576, false},        {"smollm2-135m/output", 576, 576, true},
+    {"smollm2-135m/gate_up", 3072, 576, false},   {"smollm2-135m/down", 576, 1536, true},
+    {"smollm2-135m/head", 49152, 576, false},     {"qwen3-0.6b/qkv", 4096, 1024, false},
+    {"qwen3-0.6b/output", 1024, 2048, true},      {"qwen3-0.6b/gate_up", 6144, 1024, false},
+    {"qwen3-0.6b/down", 1024, 3072, true},        {"qwen3-0.6b/head", 151936, 1024, false},
+};
+constexpr int kRows[] = {1, 2, 4, 8, 16, 64, 512};
+constexpr size_t kDecodeBytes = 256u << 20;
+
+LinearShape shape_of(const Layer& layer, Numerics numerics) {
+  LinearShape s;
+  s.numerics = numerics, s.n = layer.n, s.k = layer.k;
+  s.group = numerics == Numerics::kInt8 ? numerics::quantised_group(layer.k) : 32;
+  s.k_padded = static_cast<int>(numerics::round_up(layer.k, s.group));
+  s.shards = layer.row_parallel ? numerics::shard_count(s.k_padded, s.group) : 1;
+  return s;
+}
+
+std::vector<uint16_t> random_operands(size_t count, float scale) {
+  std::mt19937 generator(1);
+  std::normal_distribution<float> normal;
+  std::vector<uint16_t> some(65521), all(count);
+  for (auto& x : some) x = numerics::bf16_operand(normal(generator) * scale);
+  for (size_t i = 0; i < count; ++i) all[i] = some[i % some.size()];
+  return all;
+}
+
+void pack_random(const KernelSet& set, const LinearShape& s, std::byte* weights) {
+  const auto k = static_cast<size_t>(s.k_padded);
+  const std::vector<uint16_t> w = random_operands(k * 64 + 65521, 0.05f);
+  std::vector<int8_t> q(k);
+  std::vector<float> scale(static_cast<size_t>(s.groups()));
+  for (int n = 0; n < s.n; ++n) {
+    const uint16_t* row = w.data() + static_cast<size_t>(n) * 977 % (w.size() - k);
+    if (s.numerics != Numerics::kInt8) {
+      set.pack_operands(s, n, row, weights);
+      continue;
+    }
+    for (int g = 0; g < s.groups(); ++g) scale[g] = numerics::int8_quantise(row + g * s.group, s.group, q.data() + g * s.group);
+    set.pack_int8(s, n, q.data(), scale.data(), nullptr, weights);
+  }
+}
+
+void linear(benchmark::State& state, const KernelSet& set, const Layer& layer, Numerics numerics, int rows) {
+  const LinearShape s = shape_of(layer, numerics);
+  const size_t bytes = (set.linear_bytes(s) + 63) / 64 * 64;
+  const size_t copies = rows <= 16 ? (kDecodeBytes + bytes - 1) / bytes : 1;
+  auto allocated = Buffer::allocate(bytes * copies, "the weights");
+  if (!allocated.ok()) return state.SkipWithError("not enough memory for the weights");
+  Buffer weights = std::move(allocated.value());
+  pack_random(set, s, weights.data());
+  for (size_t i = 1; i < copies; ++i) memcpy(weights.data() + i * bytes, weights.data(), bytes);
+
+  const std::vector<uint16_t> x = random_operands(static_cast<size_t>(rows) * static_cast<size_t>(s.k_padded), 1.0f);
+  std::vector<int8_t> q(x.size());
+  std::vector<float> scale(x.size() / static_cast<size_t>(s.group));
+  std::vector<int32_t> sum(scale.size());
+  for (size_t g = 0; g < scale.size(); ++g) {
+    const size_t at = g * static_cast<size_t>(s.group);
+    scale[g] = numerics::int8_quantise(x.data() + at, s.group, q.data() + at);
+  }
+  std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(s.n));
+  kernels::LinearCall call;
+  call.shape = &s, call.x = {x.data(), q.data(), scale.data(), sum.data()};
+  call.y = y.data(), call.y_stride = s.n;
+
+  size_t copy = 0;
+  for (auto _ : state) {
+    call.weights = weights.data() + copy * bytes;
+    copy = (copy + 1) % copies;
+    set.linear(call, {0, s.panels(), 0, rows});
+    benchmark::ClobberMemory();
+  }
+  const auto rate = benchmark::Counter::kIsIterationInvariantRate;
+  state.counters["GMAC"] = benchmark::Counter(1e-9 * s.n * s.k * rows, rate);
+  state.counters["GB"] = benchmark::Counter(1e-9 * static_cast<double>(bytes), rate);
+}
+
+const bool registered = [] {
+  for (const KernelSet* set : kernels::all_kernel_sets()) {
+    if (!set->supported() || set->name == "reference") continue;
+    for (const Numerics numerics : numerics::kAllNumerics) {
+      for (const Layer& layer : kLayers) {
+        for (const int rows : kRows) {
+          const std::string name = "linear/" + std::string(set->name) + "/" + std::string(numerics::short_name(numerics)) + "/" +
+                                   layer.name + "/rows:" + std::to_string(rows);
+          benchmark::RegisterBenchmark(name.c_str(), linear, std::cref(*set), std::cref(layer), numerics, rows)
+              ->Unit(benchmark::kMicrosecond);
+        }
+      }
+    }
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace eadem::bench
