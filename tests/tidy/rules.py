@@ -28,12 +28,12 @@ _KERNELS = _NUMERICS | {"kernels"}
 _OPS = _KERNELS | {"plan", "weights", "ops"}
 _MODEL = _OPS | {"model"}
 _ENGINE = _MODEL | {"sampler", "engine"}
-_API = _ENGINE | {"text", "contract", "api"}
+_API = _ENGINE | {"text", "fetch", "contract", "api"}
 MAY_INCLUDE = {
     "core": _CORE,
     "numerics": _CORE,
     "kernels": _NUMERICS,
-    "plan": _NUMERICS,
+    "plan": _KERNELS,
     "weights": _KERNELS,
     "ops": _OPS,
     "model": _OPS,
@@ -43,7 +43,7 @@ MAY_INCLUDE = {
     "fetch": _CORE,
     "contract": _ENGINE | {"text"},
     "api": _API,
-    "cli": _API | {"fetch"},
+    "cli": _API,
     "server": _API,
 }
 
