@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
 
+#include "core/result.h"
 #include "model/trace.h"
 
 namespace eadem::api {
