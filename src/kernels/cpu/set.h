@@ -3,6 +3,7 @@
 
 #include "kernels/calls.h"
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/rows.h"
 
 namespace eadem::kernels::cpu {
 namespace {
@@ -22,11 +23,11 @@ constexpr KernelSet cpu_set(std::string_view name, bool (*supported)()) {
       .attention_split = nullptr,
       .attention_merge = nullptr,
       .attention_finish = nullptr,
-      .rms_norm = nullptr,
-      .split_qkv = nullptr,
-      .swiglu = nullptr,
-      .quantise = nullptr,
-      .log_sum = nullptr,
+      .rms_norm = rms_norm,
+      .split_qkv = split_qkv,
+      .swiglu = swiglu,
+      .quantise = quantise,
+      .log_sum = log_sum,
   };
 }
 

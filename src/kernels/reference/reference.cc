@@ -1,5 +1,7 @@
 // The reference set: scalar, literal, slow. Every other set gives its bits.
+#include "kernels/reference/attention.h"
 #include "kernels/reference/linear.h"
+#include "kernels/reference/rows.h"
 #include "kernels/sets.h"
 
 namespace eadem::kernels {
@@ -12,17 +14,17 @@ constinit const KernelSet kReferenceSet = {
     .pack_operands = reference::pack_operands,
     .pack_int8 = reference::pack_int8,
     .linear = reference::linear,
-    .kv_bytes = nullptr,
-    .kv_write = nullptr,
-    .kv_read = nullptr,
-    .attention_split = nullptr,
-    .attention_merge = nullptr,
-    .attention_finish = nullptr,
-    .rms_norm = nullptr,
-    .split_qkv = nullptr,
-    .swiglu = nullptr,
-    .quantise = nullptr,
-    .log_sum = nullptr,
+    .kv_bytes = reference::kv_bytes,
+    .kv_write = reference::kv_write,
+    .kv_read = reference::kv_read,
+    .attention_split = reference::attention_split,
+    .attention_merge = reference::attention_merge,
+    .attention_finish = reference::attention_finish,
+    .rms_norm = reference::rms_norm,
+    .split_qkv = reference::split_qkv,
+    .swiglu = reference::swiglu,
+    .quantise = reference::quantise,
+    .log_sum = reference::log_sum,
 };
 
 }  // namespace eadem::kernels

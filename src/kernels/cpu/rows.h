@@ -1,0 +1,187 @@
+// The steps of one row between linear layers, over Vec; what is left at a row's end goes element by element through the
+// same formulas.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/calls.h"
+#include "kernels/cpu/vec.h"
+#include "kernels/cpu/vector_sum.h"
+#include "numerics/attention.h"
+#include "numerics/int8.h"
+#include "numerics/layer.h"
+#include "numerics/math.h"
+
+namespace eadem::kernels::cpu {
+namespace {
+
+using numerics::rms_factor;
+
+// The rounding to operands of one row: whether a NaN was among them.
+class OperandWriter {
+ public:
+  EADEM_LANE void put(uint16_t* y, Vec x) {
+    bad_ = either(bad_, is_nan(x));
+    store_operands(y, x);
+  }
+  EADEM_LANE void put(uint16_t* y, float x) {
+    bad_tail_ |= numerics::is_nan(x);
+    *y = numerics::bf16_operand(x);
+  }
+  void put(uint16_t* y, const float* x, int n) {
+    int i = 0;
+    for (; i + Vec::kWidth <= n; i += Vec::kWidth) put(y + i, Vec::load(x + i));
+    for (; i < n; ++i) put(y + i, x[i]);
+  }
+  EADEM_LANE bool good() const { return !bad_tail_ && !any(bad_); }
+
+ private:
+  Mask bad_ = lt(Vec(0.0f), Vec(0.0f));
+  bool bad_tail_ = false;
+};
+
+inline bool rms_norm(const float* x, const float* weight, int n, int n_padded, float eps, uint16_t* y) {
+  count_call();
+  const float factor = rms_factor(vector_sum_of_squares(x, n), n, eps);
+  const Vec factors(factor);
+  OperandWriter writer;
+  int i = 0;
+  for (; i + Vec::kWidth <= n; i += Vec::kWidth) {
+    writer.put(y + i, mul(mul(Vec::load(x + i), factors), Vec::load(weight + i)));
+  }
+  for (; i < n; ++i) writer.put(y + i, numerics::rms_scale(x[i], factor, weight[i]));
+  std::fill(y + n, y + n_padded, uint16_t{0});
+  return writer.good();
+}
+
+// q/k norm of one head, in place.
+inline void norm_head(const float* weight, int n, float eps, float* x) {
+  const float factor = rms_factor(vector_sum_of_squares(x, n), n, eps);
+  const Vec factors(factor);
+  int i = 0;
+  for (; i + Vec::kWidth <= n; i += Vec::kWidth)
+    mul(mul(Vec::load(x + i), factors), Vec::load(weight + i)).store(x + i);
+  for (; i < n; ++i) x[i] = numerics::rms_scale(x[i], factor, weight[i]);
+}
+
+// Rope of one head, in place: pairs (i, i + half).
+inline void rotate_head(int half, const float* cosine, const float* sine, float* x) {
+  const Vec zero(0.0f);
+  int i = 0;
+  for (; i + Vec::kWidth <= half; i += Vec::kWidth) {
+    const Vec x1 = Vec::load(x + i), x2 = Vec::load(x + half + i), c = Vec::load(cosine + i), s = Vec::load(sine + i);
+    const Vec minus = float_of(bit_xor(bits_of(mul(x2, s)), IVec(static_cast<int32_t>(0x80000000u))));
+    fma(x1, c, minus).store(x + i);
+    fma(x2, c, mul(x1, s)).store(x + half + i);
+  }
+  for (; i < half; ++i) numerics::rotate(x[i], x[half + i], cosine[i], sine[i]);
+}
+
+inline bool split_qkv(const QkvShape& shape, float* qkv, const float* cosine, const float* sine, uint16_t* q,
+                      uint16_t* k, uint16_t* v) {
+  count_call();
+  OperandWriter writer;
+  float* x = qkv;
+  for (int h = 0; h < shape.heads + shape.kv_heads; ++h, x += shape.head_size) {
+    const float* norm = h < shape.heads ? shape.q_norm : shape.k_norm;
+    if (norm != nullptr) norm_head(norm, shape.head_size, shape.eps, x);
+    rotate_head(shape.rotary / 2, cosine, sine, x);
+  }
+  x = qkv;
+  for (int h = 0; h < shape.heads; ++h, x += shape.head_size, q += shape.head_padded) {
+    writer.put(q, x, shape.head_size);
+    std::fill(q + shape.head_size, q + shape.head_padded, uint16_t{0});
+  }
+  const int kv = shape.kv_heads * shape.head_size;
+  writer.put(k, x, kv);
+  writer.put(v, x + kv, kv);
+  return writer.good();
+}
+
+inline bool swiglu(const float* gate_up, int n, int n_padded, uint16_t* y) {
+  count_call();
+  const float* up = gate_up + n;
+  OperandWriter writer;
+  int i = 0;
+  for (; i + Vec::kWidth <= n; i += Vec::kWidth) {
+    writer.put(y + i, numerics::swiglu32(Vec::load(gate_up + i), Vec::load(up + i)));
+  }
+  for (; i < n; ++i) writer.put(y + i, numerics::swiglu32(gate_up[i], up[i]));
+  std::fill(y + n, y + n_padded, uint16_t{0});
+  return writer.good();
+}
+
+inline void quantise(const uint16_t* operands, int k_padded, int group, int8_t* q, float* scale, int32_t* sum) {
+  count_call();
+  constexpr int kMaxGroup = numerics::kQuantisedGroup;
+  for (int g = 0; g < k_padded / group; ++g, operands += group, q += group) {
+    Vec largest(0.0f);
+    for (int i = 0; i < group; i += Vec::kWidth) largest = max(largest, abs(expand(operands + i)));
+    float lanes[Vec::kWidth];
+    largest.store(lanes);
+    const float top = *std::max_element(lanes, lanes + Vec::kWidth);
+    scale[g] = 0.0f;
+    sum[g] = 0;
+    if (top == 0.0f) {
+      std::fill_n(q, group, int8_t{0});
+      continue;
+    }
+    scale[g] = numerics::div_f32(top, 127.0f);
+    const Vec scales(scale[g]), magic(numerics::kRoundMagic);
+    int32_t rounded[kMaxGroup];
+    for (int i = 0; i < group; i += Vec::kWidth) {
+      // |x / scale| < 128, where adding and subtracting 1.5 * 2^23 rounds to the nearest integer, ties to even.
+      truncate(sub(add(div(expand(operands + i), scales), magic), magic)).store(rounded + i);
+    }
+    for (int i = 0; i < group; ++i) {
+      q[i] = static_cast<int8_t>(rounded[i]);
+      sum[g] += rounded[i];
+    }
+  }
+}
+
+// The largest of n logits, and whether a NaN is among them. Maxima may be taken in any order.
+inline float largest_logit(const float* x, int n, bool* nan) {
+  constexpr int kChains = 4;
+  Vec largest[kChains] = {Vec(numerics::kMinusInfinity), Vec(numerics::kMinusInfinity), Vec(numerics::kMinusInfinity),
+                          Vec(numerics::kMinusInfinity)};
+  Mask bad = lt(Vec(0.0f), Vec(0.0f));
+  int i = 0;
+  for (; i + kChains * Vec::kWidth <= n; i += kChains * Vec::kWidth) {
+    for (int j = 0; j < kChains; ++j) {
+      const Vec v = Vec::load(x + i + j * Vec::kWidth);
+      bad = either(bad, is_nan(v));
+      largest[j] = max(v, largest[j]);
+    }
+  }
+  float lanes[Vec::kWidth];
+  max(max(largest[0], largest[1]), max(largest[2], largest[3])).store(lanes);
+  float result = *std::max_element(lanes, lanes + Vec::kWidth);
+  *nan = any(bad);
+  for (; i < n; ++i) {
+    *nan |= numerics::is_nan(x[i]);
+    result = std::max(result, x[i]);
+  }
+  return result;
+}
+
+// The reference's rules for a largest logit that is -0 or not finite.
+inline LogSum log_sum(const float* logits, int n) {
+  count_call();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  bool nan = false;
+  const float max = numerics::add_f32(largest_logit(logits, n, &nan), 0.0f);
+  if (nan) return {kNan, kNan};
+  if (__builtin_fabsf(max) == -numerics::kMinusInfinity) return {max, kNan};
+  alignas(64) float lanes[kLanes] = {};
+  fold_lanes(logits, n, lanes, [max](auto lane, auto logit) {
+    using numerics::add;
+    using numerics::sub;
+    return add(lane, numerics::exp32(sub(logit, decltype(logit)(max))));
+  });
+  return {max, lane_tree(lanes)};
+}
+
+}  // namespace
+}  // namespace eadem::kernels::cpu

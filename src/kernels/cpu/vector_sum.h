@@ -1,0 +1,60 @@
+// The sums of numerics/vector_sum.h over Vec: the 256 logical lanes lie in memory, and vectors of any width walk over
+// them.
+#pragma once
+
+#include "kernels/cpu/vec.h"
+#include "numerics/vector_sum.h"
+
+namespace eadem::kernels::cpu {
+namespace {
+
+using numerics::kLanes;
+
+// Four floats, for the trees over adjacent elements: every instruction set has shuffles of these.
+typedef float Float4 __attribute__((vector_size(16)));
+
+EADEM_LANE Float4 load4(const float* p) {
+  Float4 x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return x;
+}
+EADEM_LANE void store4(float* p, Float4 x) { __builtin_memcpy(p, &x, sizeof x); }
+
+// x[0] + x[1], x[2] + x[3], x[4] + x[5], x[6] + x[7].
+EADEM_LANE Float4 pair_sums(const float* x) {
+  const Float4 a = load4(x), b = load4(x + 4);
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+}
+
+// numerics::lane_tree.
+inline float lane_tree(float* lanes) {
+  for (int width = kLanes / 2; width >= 4; width /= 2) {
+    for (int i = 0; i < width; i += 4) store4(lanes + i, pair_sums(lanes + 2 * i));
+  }
+  return numerics::add_f32(numerics::add_f32(lanes[0], lanes[1]), numerics::add_f32(lanes[2], lanes[3]));
+}
+
+// Folds n elements into the lanes, in order: lanes[i % 256] = step(lanes[i % 256], x[i]), for vectors and for the last
+// single elements.
+template <class Step>
+EADEM_LANE void fold_lanes(const float* x, int n, float* lanes, Step step) {
+  for (int begin = 0; begin < n; begin += kLanes) {
+    const int count = n - begin < kLanes ? n - begin : kLanes;
+    int i = 0;
+    for (; i + Vec::kWidth <= count; i += Vec::kWidth)
+      step(Vec::load(lanes + i), Vec::load(x + begin + i)).store(lanes + i);
+    for (; i < count; ++i) lanes[i] = step(lanes[i], x[begin + i]);
+  }
+}
+
+inline float vector_sum_of_squares(const float* x, int n) {
+  alignas(64) float lanes[kLanes] = {};
+  fold_lanes(x, n, lanes, [](auto lane, auto element) {
+    using numerics::fma;
+    return fma(element, element, lane);
+  });
+  return lane_tree(lanes);
+}
+
+}  // namespace
+}  // namespace eadem::kernels::cpu
