@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/calls.h"
+#include "kernels/cpu/operand_writer.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/cpu/vector_sum.h"
 #include "numerics/attention.h"
@@ -17,29 +18,6 @@ namespace eadem::kernels::cpu {
 namespace {
 
 using numerics::rms_factor;
-
-// The rounding to operands of one row: whether a NaN was among them.
-class OperandWriter {
- public:
-  EADEM_LANE void put(uint16_t* y, Vec x) {
-    bad_ = either(bad_, is_nan(x));
-    store_operands(y, x);
-  }
-  EADEM_LANE void put(uint16_t* y, float x) {
-    bad_tail_ |= numerics::is_nan(x);
-    *y = numerics::bf16_operand(x);
-  }
-  void put(uint16_t* y, const float* x, int n) {
-    int i = 0;
-    for (; i + Vec::kWidth <= n; i += Vec::kWidth) put(y + i, Vec::load(x + i));
-    for (; i < n; ++i) put(y + i, x[i]);
-  }
-  EADEM_LANE bool good() const { return !bad_tail_ && !any(bad_); }
-
- private:
-  Mask bad_ = lt(Vec(0.0f), Vec(0.0f));
-  bool bad_tail_ = false;
-};
 
 inline bool rms_norm(const float* x, const float* weight, int n, int n_padded, float eps, uint16_t* y) {
   count_call();

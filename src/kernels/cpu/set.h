@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/calls.h"
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/rows.h"
 
@@ -17,12 +18,12 @@ constexpr KernelSet cpu_set(std::string_view name, bool (*supported)()) {
       .pack_operands = pack_operands,
       .pack_int8 = pack_int8,
       .linear = linear,
-      .kv_bytes = nullptr,
-      .kv_write = nullptr,
-      .kv_read = nullptr,
-      .attention_split = nullptr,
-      .attention_merge = nullptr,
-      .attention_finish = nullptr,
+      .kv_bytes = kv_bytes,
+      .kv_write = kv_write,
+      .kv_read = kv_read,
+      .attention_split = attention_split,
+      .attention_merge = attention_merge,
+      .attention_finish = attention_finish,
       .rms_norm = rms_norm,
       .split_qkv = split_qkv,
       .swiglu = swiglu,

@@ -1,0 +1,284 @@
+// Attention over Vec. Scores are chains with keys as lanes, outputs chains with the head's elements as lanes: both walk
+// the panels of cpu/linear_chain.h. A KV block is K, 4 panels of 16 keys over the padded head, and then V, panels of 16
+// elements over 64 keys.
+//
+// Rows of a call share the stream of blocks and nothing else. Where a block holds no visible key for a row that lies
+// between rows that see some, its weights are all +0 and its factor 1, which leaves its state as it is, bit for bit.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/calls.h"
+#include "kernels/cpu/linear_chain.h"
+#include "kernels/cpu/operand_writer.h"
+#include "kernels/cpu/vec.h"
+#include "kernels/cpu/vector_sum.h"
+#include "numerics/attention.h"
+
+namespace eadem::kernels::cpu {
+namespace {
+
+using numerics::kKvBlock;
+using numerics::kMaxHead;
+using numerics::kSplit;
+
+inline constexpr int kKeyPanels = kKvBlock / kPanel;
+inline constexpr size_t kValuePanelBytes = operand_panel_bytes(kKvBlock);
+
+EADEM_FN size_t key_panel_bytes(const AttentionShape& shape) { return operand_panel_bytes(shape.head_padded); }
+EADEM_FN size_t value_offset(const AttentionShape& shape) { return kKeyPanels * key_panel_bytes(shape); }
+EADEM_FN int value_panels(const AttentionShape& shape) { return (shape.head_size + kPanel - 1) / kPanel; }
+
+EADEM_FN size_t kv_bytes(const AttentionShape& shape) {
+  return value_offset(shape) + static_cast<size_t>(value_panels(shape)) * kValuePanelBytes;
+}
+
+// Where element d of a slot's key and value lie, in operands from the block's start.
+EADEM_FN size_t key_index(const AttentionShape& shape, int slot, int d) {
+  return static_cast<size_t>(slot / kPanel) * key_panel_bytes(shape) / 2 + operand_index(slot % kPanel, d);
+}
+EADEM_FN size_t value_index(const AttentionShape& shape, int slot, int d) {
+  return value_offset(shape) / 2 + static_cast<size_t>(d / kPanel) * kValuePanelBytes / 2 +
+         operand_index(d % kPanel, slot);
+}
+
+EADEM_FN void kv_write(const AttentionShape& shape, std::byte* block, int slot, const uint16_t* k, const uint16_t* v) {
+  auto* operands = reinterpret_cast<uint16_t*>(block);
+  for (int d = 0; d < shape.head_size; ++d) operands[key_index(shape, slot, d)] = k[d];
+  for (int d = 0; d < shape.head_size; ++d) operands[value_index(shape, slot, d)] = v[d];
+}
+
+EADEM_FN void kv_read(const AttentionShape& shape, const std::byte* block, int slot, uint16_t* k, uint16_t* v) {
+  const auto* operands = reinterpret_cast<const uint16_t*>(block);
+  for (int d = 0; d < shape.head_size; ++d) k[d] = operands[key_index(shape, slot, d)];
+  for (int d = 0; d < shape.head_size; ++d) v[d] = operands[value_index(shape, slot, d)];
+}
+
+// ---- One row and block
+// -----------------------------------------------------------------------------------------------------
+
+// The slots of a block that a row sees; first > last where it sees none.
+struct Visible {
+  int first, last;
+  bool none() const { return first > last; }
+  bool all() const { return first == 0 && last == kKvBlock - 1; }
+};
+
+// The largest of 64 scores. Maxima may be taken in any order.
+EADEM_FN float largest_of(const Vec* s) {
+  constexpr int kCount = kKvBlock / Vec::kWidth;
+  Vec top = s[0];
+  for (int i = 1; i < kCount; ++i) top = max(top, s[i]);
+  float lanes[Vec::kWidth];
+  top.store(lanes);
+  Float4 best = load4(lanes);
+  for (int i = 4; i < Vec::kWidth; i += 4) {
+    const Float4 other = load4(lanes + i);
+    best = best > other ? best : other;
+  }
+  return std::max(std::max(best[0], best[1]), std::max(best[2], best[3]));
+}
+
+// numerics::add_weights for l in place, from p's 64 floats.
+EADEM_FN void add_weights(const float* p, float a, float* l) {
+  Float4 u[8];
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) u[j] = pair_sums(p + 8 * j);
+  const Float4 v = ((u[0] + u[1]) + (u[2] + u[3])) + ((u[4] + u[5]) + (u[6] + u[7]));
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r) l[r] = numerics::fma_f32(l[r], a, v[r]);
+}
+
+EADEM_FN void rescale(float* o, int n, float a) {
+  const Vec factor(a), floor(numerics::kCarryFloor), zero(0.0f);
+  for (int d = 0; d < n; d += Vec::kWidth) {
+    const Vec scaled = mul(Vec::load(o + d), factor);
+    select(lt(abs(scaled), floor), zero, scaled).store(o + d);
+  }
+}
+
+struct RowState {
+  float m;
+  float l[4];
+};
+
+// From a block's scores to the weights' operands, as floats (and their powers of two), with l, m and O brought up to
+// date. Returns false where the reference passed its limit.
+template <Numerics kTree>
+EADEM_FN bool weigh(const AttentionShape& shape, Visible visible, const float* scores, RowState& state, float* o,
+                    float* value, float* power) {
+  constexpr int kCount = kKvBlock / Vec::kWidth;
+  Vec s[kCount];
+  for (int i = 0; i < kCount; ++i) s[i] = Vec::load(scores + i * Vec::kWidth);
+  if (!visible.all()) {
+    // A hidden key's score becomes -infinity: it is no maximum, and its weight is +0.
+    alignas(64) float masked[kKvBlock];
+    std::fill_n(masked, kKvBlock, numerics::kMinusInfinity);
+    std::copy(scores + visible.first, scores + visible.last + 1, masked + visible.first);
+    for (int i = 0; i < kCount; ++i) s[i] = Vec::load(masked + i * Vec::kWidth);
+  }
+  const float next = numerics::next_reference(state.m, largest_of(s), shape.c);
+  const float a = numerics::rescale_factor(state.m, next, shape.c);
+  const float minus_mc = -numerics::mul_f32(next, shape.c);
+  if (a != 1.0f && state.m != numerics::kMinusInfinity) rescale(o, shape.head_padded, a);
+  state.m = next;
+
+  alignas(64) float weights[kKvBlock];
+  for (int i = 0; i < kCount; ++i) {
+    const Vec t = fma(s[i], Vec(shape.c), Vec(minus_mc));
+    const Vec p = select(lt(t, Vec(numerics::kFarKey)), Vec(0.0f), numerics::exp2p(t));
+    p.store(weights + i * Vec::kWidth);
+    const Vec operand = float_of(shift_left<16>(operands_of(p)));
+    operand.store(value + i * Vec::kWidth);
+    if constexpr (kTree == Numerics::kMma16) power_of(operand).store(power + i * Vec::kWidth);
+  }
+  add_weights(weights, a, state.l);
+  return __builtin_fabsf(minus_mc) <= numerics::kScoreLimit;
+}
+
+// ---- Rows of a call
+// --------------------------------------------------------------------------------------------------------
+
+inline constexpr int kChunk = 48;  // rows x heads of a group that walk the blocks together
+
+template <Numerics kTree>
+struct AttentionChunk {
+  static constexpr int kPowers = kTree == Numerics::kMma16 ? 1 : 0;  // mma16 reads the powers of two of x as well
+  alignas(64) float q_value[kChunk * kMaxHead];
+  alignas(64) float q_power[kPowers * kChunk * kMaxHead + Vec::kWidth];
+  alignas(64) float scores[kChunk * kKvBlock];
+  alignas(64) float p_value[kChunk * kKvBlock];
+  alignas(64) float p_power[kPowers * kChunk * kKvBlock + Vec::kWidth];
+  RowState state[kChunk];
+  int64_t begin[kChunk], end[kChunk];  // the keys of the split that each row sees
+  int count;
+
+  // Rows x heads [first, first + count) of the call.
+  void start(const AttentionShape& shape, const AttentionRows& rows, int kv_head, int64_t split, int first) {
+    const int group = shape.group();
+    for (int i = 0; i < count; ++i) {
+      const int row = (first + i) / group, head = kv_head * group + (first + i) % group;
+      const uint16_t* q = rows.q + (static_cast<int64_t>(row) * shape.heads + head) * shape.head_padded;
+      const int at = i * shape.head_padded;
+      expand_operands<kTree>(q, shape.head_padded, q_value + at, q_power + kPowers * at);
+      state[i] = {numerics::kMinusInfinity, {0.0f, 0.0f, 0.0f, 0.0f}};
+      begin[i] = std::max(split * kSplit, numerics::first_visible(rows.positions[row], shape.window));
+      end[i] = std::min((split + 1) * kSplit, rows.positions[row] + 1);
+    }
+  }
+
+  Visible visible(int i, int64_t first_key) const {
+    return {static_cast<int>(std::max<int64_t>(begin[i] - first_key, 0)),
+            static_cast<int>(std::min<int64_t>(end[i] - first_key, kKvBlock)) - 1};
+  }
+
+  // One block for the rows that see some of it. bad: of the chunk's first row; phase: the first row x head's place in
+  // its group.
+  void add_block(const AttentionShape& shape, const std::byte* block, int64_t first_key, float* o, bool* bad,
+                 int phase) {
+    int low = 0, high = count;
+    while (low < high && visible(low, first_key).none()) ++low;
+    while (high > low && visible(high - 1, first_key).none()) --high;
+    const int rows = high - low;
+    if (rows == 0) return;
+    const int head = shape.head_padded;
+    std::fill_n(scores, rows * kKvBlock, 0.0f);
+    chains<kTree>(scores, kKvBlock, {q_value + low * head, q_power + kPowers * low * head, head}, rows, block,
+                  key_panel_bytes(shape), kKeyPanels, head);
+    for (int r = 0; r < rows; ++r) {
+      const int i = low + r, at = r * kKvBlock;
+      const Visible seen = visible(i, first_key);
+      if (seen.none()) {
+        std::fill_n(p_value + at, kKvBlock, 0.0f);
+        if (kPowers != 0) std::fill_n(p_power + at, kKvBlock, 0.0f);
+      } else if (!weigh<kTree>(shape, seen, scores + at, state[i], o + static_cast<int64_t>(i) * head, p_value + at,
+                               p_power + kPowers * at)) {
+        bad[(phase + i) / shape.group()] = true;
+      }
+    }
+    chains<kTree>(o + static_cast<int64_t>(low) * head, head, {p_value, p_power, kKvBlock}, rows,
+                  block + value_offset(shape), kValuePanelBytes, value_panels(shape), kKvBlock);
+  }
+
+  void run(const AttentionShape& shape, const AttentionRows& rows, int kv_head, int64_t split, int first,
+           const SplitResult& result) {
+    start(shape, rows, kv_head, split, first);
+    float* o = result.o + static_cast<int64_t>(first) * shape.head_padded;
+    bool* bad = result.bad + first / shape.group();
+    std::fill_n(o, static_cast<int64_t>(count) * shape.head_padded, 0.0f);
+    const int64_t low = *std::min_element(begin, begin + count), high = *std::max_element(end, end + count);
+    for (int64_t b = low / kKvBlock; b * kKvBlock < high; ++b) {
+      add_block(shape, rows.kv.block(b, kv_head), b * kKvBlock, o, bad, first % shape.group());
+    }
+    for (int i = 0; i < count; ++i) {
+      result.m[first + i] = state[i].m;
+      const float* l = state[i].l;
+      result.l[first + i] = numerics::add_f32(numerics::add_f32(l[0], l[1]), numerics::add_f32(l[2], l[3]));
+    }
+  }
+};
+
+template <Numerics kTree>
+EADEM_FN void attention_split_tree(const AttentionShape& shape, const AttentionRows& rows, int kv_head, int64_t split,
+                                   const SplitResult& result) {
+  AttentionChunk<kTree> chunk;
+  const int total = rows.rows * shape.group();
+  for (int first = 0; first < total; first += kChunk) {
+    chunk.count = std::min(kChunk, total - first);
+    chunk.run(shape, rows, kv_head, split, first, result);
+  }
+}
+
+EADEM_FN void attention_split(const AttentionShape& shape, const AttentionRows& rows, int kv_head, int64_t split,
+                              const SplitResult& result) {
+  count_call();
+  if (shape.numerics == Numerics::kMma16) {
+    attention_split_tree<Numerics::kMma16>(shape, rows, kv_head, split, result);
+  } else {
+    attention_split_tree<Numerics::kFma32>(shape, rows, kv_head, split, result);
+  }
+}
+
+// ---- Over splits
+// -----------------------------------------------------------------------------------------------------------
+
+EADEM_FN void attention_merge(const AttentionShape& shape, int count, const SplitResult& target,
+                              const SplitResult& part) {
+  count_call();
+  for (int i = 0; i < count; ++i) {
+    if (part.m[i] == numerics::kMinusInfinity) continue;
+    float* sum = target.o + static_cast<int64_t>(i) * shape.head_padded;
+    const float* o = part.o + static_cast<int64_t>(i) * shape.head_padded;
+    if (target.m[i] == numerics::kMinusInfinity) {
+      target.m[i] = part.m[i];
+      target.l[i] = part.l[i];
+      std::copy_n(o, shape.head_padded, sum);
+      continue;
+    }
+    const numerics::MergeFactors factors = numerics::merge_factors(target.m[i], part.m[i], shape.c);
+    target.m[i] = factors.m;
+    target.l[i] = numerics::merge(target.l[i], factors.e1, part.l[i], factors.e2);
+    const Vec e1(factors.e1), e2(factors.e2);
+    for (int d = 0; d < shape.head_padded; d += Vec::kWidth) {
+      fma(Vec::load(sum + d), e1, mul(Vec::load(o + d), e2)).store(sum + d);
+    }
+  }
+}
+
+EADEM_FN void attention_finish(const AttentionShape& shape, int count, const SplitResult& state, uint16_t* const* out) {
+  count_call();
+  for (int i = 0; i < count; ++i) {
+    const float* sum = state.o + static_cast<int64_t>(i) * shape.head_padded;
+    const float reciprocal = numerics::div_f32(1.0f, state.l[i]);
+    OperandWriter writer;
+    int d = 0;
+    for (; d + Vec::kWidth <= shape.head_size; d += Vec::kWidth) {
+      writer.put(out[i] + d, mul(Vec::load(sum + d), Vec(reciprocal)));
+    }
+    for (; d < shape.head_size; ++d) writer.put(out[i] + d, numerics::mul_f32(sum[d], reciprocal));
+    if (!writer.good()) state.bad[i / shape.group()] = true;
+  }
+}
+
+}  // namespace
+}  // namespace eadem::kernels::cpu
