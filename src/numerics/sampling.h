@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "numerics/math.h"
+#include "numerics/order.h"
 #include "numerics/rng.h"
 #include "numerics/vector_sum.h"
 
@@ -26,41 +27,13 @@ EADEM_FN float output_penalised(float logit, int32_t count, float frequency, flo
 
 EADEM_FN float tempered(float logit, float temperature) { return div_f32(logit, temperature); }
 
-// ---- Step 2: the total order and its prefixes ---------------------------------------------------------------------
+// ---- Step 2 (with order.h) ----------------------------------------------------------------------------------------
 
-// The total order of tokens: logit descending, token id ascending. -0 and +0 are equal. No NaN.
-EADEM_FN bool precedes(float logit_a, int32_t token_a, float logit_b, int32_t token_b) {
-  return logit_a > logit_b || (logit_a == logit_b && token_a < token_b);
-}
-
-// e^(logit - max) in units of 2^-31: an integer of at most 2^31, so that sums are exact in any order. 0 where logit -
-// max < kWeightless.
-template <class V>
-EADEM_INLINE V scaled_weight(V logit, V max) {
-  return mul(exp32(sub(logit, max)), V(0x1p31f));
-}
+// A token's weight in top-p: e^(logit - max) in units of 2^-31. 0 where logit - max < kWeightless.
 EADEM_FN uint32_t nucleus_weight(float logit, float max) {
-  return static_cast<uint32_t>(rint_f32(scaled_weight(logit, max)));
+  return static_cast<uint32_t>(top_p_weight(exp32(sub_f32(logit, max))));
 }
 EADEM_CONST float kWeightless = -22.25f;  // 2^31 * e^-22.25 = 0.47, which rounds to 0
-
-// ceil(p * total) exactly, for a float32 p in (0, 1] and total < 2^62: p is an integer of 24 bits times a power of two.
-EADEM_FN uint64_t nucleus_size(float p, uint64_t total) {
-  const uint32_t bits = bits_of(p);
-  const uint32_t biased_exponent = bits >> 23;  // p > 0: no sign
-  const uint64_t significand = biased_exponent == 0 ? bits : (bits & 0x7fffffu) | 0x800000u;
-  // p = significand * 2^-shift, shift >= 23
-  const int shift = 150 - static_cast<int>(biased_exponent == 0 ? 1 : biased_exponent);
-  // significand * total as high * 2^32 + low, each part below 2^64.
-  const uint64_t low = significand * (total & 0xffffffffu);
-  const uint64_t high = significand * (total >> 32) + (low >> 32);
-  const uint64_t rest = low & 0xffffffffu;
-  if (shift >= 96) return (high | rest) != 0;
-  if (shift > 32) return (high >> (shift - 32)) + (((high & ((uint64_t{1} << (shift - 32)) - 1)) | rest) != 0);
-  // shift is 23 ... 32: the quotient takes high whole and the upper bits of rest.
-  const uint64_t quotient = (high << (32 - shift)) + (rest >> shift);
-  return quotient + ((rest & ((uint64_t{1} << shift) - 1)) != 0);
-}
 
 EADEM_FN bool reaches_min_p(float logit, float max, float min_p) { return exp32(sub_f32(logit, max)) >= min_p; }
 

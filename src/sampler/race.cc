@@ -37,7 +37,8 @@ bool surely_loses(float logit, uint32_t word, float best) {
 void Race::enter_one(float logit, int32_t token, uint32_t word) {
   if (token_ >= 0 && surely_loses(logit, word, best_)) return;
   const float score = numerics::gumbel_score(logit, word);
-  if (token_ >= 0 && !numerics::precedes(score, token, best_, token_)) return;
+  const auto id = static_cast<uint32_t>(token);
+  if (token_ >= 0 && !numerics::comes_before(score, id, best_, static_cast<uint32_t>(token_))) return;
   best_ = score;
   token_ = token;
   least_ = least_winner(best_);

@@ -111,9 +111,9 @@ bool Sampler::filter(const SamplingParams& params, const float* logits, float ma
   survivors_.clear();
   if (top_k) first_k(row, max, params.top_k, survivors_);
   if (top_p && top_k) {
-    EADEM_CHECK(keep_weight(survivors_, numerics::nucleus_size(params.top_p, weigh(survivors_, max))));
+    EADEM_CHECK(keep_weight(survivors_, numerics::top_p_threshold(params.top_p, weigh(survivors_, max))));
   } else if (top_p) {
-    const uint64_t needed = numerics::nucleus_size(params.top_p, weigh(logits, vocab_, max, weights_.data()));
+    const uint64_t needed = numerics::top_p_threshold(params.top_p, weigh(logits, vocab_, max, weights_.data()));
     // Tokens near the maximum usually hold enough; at -23 every token that has a weight is among them.
     bool enough = false;
     for (const float distance : {3.0f, 6.0f, 12.0f, 23.0f}) {

@@ -12,7 +12,9 @@ namespace {
 constexpr size_t kTile = 256;   // logits that are looked at together, so that the compiler can use vectors
 constexpr size_t kSmall = 32;   // candidates that are simply sorted
 
-bool before(const Candidate& a, const Candidate& b) { return numerics::precedes(a.logit, a.token, b.logit, b.token); }
+bool before(const Candidate& a, const Candidate& b) {
+  return numerics::comes_before(a.logit, static_cast<uint32_t>(a.token), b.logit, static_cast<uint32_t>(b.token));
+}
 
 // Whether any of n logits is at least `least`, without a branch for each.
 bool any_at_least(const float* logits, size_t n, float least) {

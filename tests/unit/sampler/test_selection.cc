@@ -20,15 +20,15 @@ TEST(NucleusSize, IsTheExactCeiling) {
     const int exponent = rng() % 2 ? -static_cast<int>(rng() % 150) : 0;
     float p = std::ldexp(static_cast<float>(rng() >> 40) * 0x1p-24f, exponent);
     if (p <= 0.0f) p = 0x1p-149f;
-    ASSERT_EQ(numerics::nucleus_size(p, total), testing::literal_needed(p, total)) << p << " " << total;
+    ASSERT_EQ(numerics::top_p_threshold(p, total), testing::literal_needed(p, total)) << p << " " << total;
   }
-  EXPECT_EQ(numerics::nucleus_size(1.0f, 12345), 12345u);
-  EXPECT_EQ(numerics::nucleus_size(0.5f, 3), 2u);
-  EXPECT_EQ(numerics::nucleus_size(0.5f, 4), 2u);
-  EXPECT_EQ(numerics::nucleus_size(0x1p-149f, 1), 1u);
-  EXPECT_EQ(numerics::nucleus_size(0x1p-149f, 0), 0u);
+  EXPECT_EQ(numerics::top_p_threshold(1.0f, 12345), 12345u);
+  EXPECT_EQ(numerics::top_p_threshold(0.5f, 3), 2u);
+  EXPECT_EQ(numerics::top_p_threshold(0.5f, 4), 2u);
+  EXPECT_EQ(numerics::top_p_threshold(0x1p-149f, 1), 1u);
+  EXPECT_EQ(numerics::top_p_threshold(0x1p-149f, 0), 0u);
   // Double rounding would lose this one: 0.1f is a little more than a tenth.
-  EXPECT_EQ(numerics::nucleus_size(0.1f, uint64_t{10} << 50), testing::literal_needed(0.1f, uint64_t{10} << 50));
+  EXPECT_EQ(numerics::top_p_threshold(0.1f, uint64_t{10} << 50), testing::literal_needed(0.1f, uint64_t{10} << 50));
 }
 
 TEST(Weight, IsZeroBelowTheBound) {

@@ -1,0 +1,131 @@
+// A model without weights whose every logit depends on every earlier token of its sequence, read back through the KV
+// pool: a row at a wrong position, a wrong block, a stale or missing key, and each answer is another one. It also
+// checks what the engine promises of a batch.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "core/check.h"
+#include "model/model.h"
+#include "support/plain_kernels.h"
+
+namespace eadem::testing {
+
+struct FakeOptions {
+  int64_t vocab = 101;
+  int64_t context = 4096;
+  int max_rows = 512;
+  int threads = 1;
+  int32_t poison = -1;           // rows of this token are bad
+  bool batch_dependent = false;  // the negative control: a row knows how many rows it was computed with
+};
+
+class FakeModel final : public model::Model {
+ public:
+  explicit FakeModel(const FakeOptions& fake) : fake_(fake), pool_(fake.threads) {
+    config_.family = "fake";
+    config_.vocab = fake.vocab;
+    config_.layers = kLayers;
+    config_.context = fake.context;
+    shape_.heads = shape_.kv_heads = 1;
+    shape_.head_size = 4;
+    shape_.head_padded = 32;
+    options_.kernels = &plain_kernels();
+    options_.threads = fake.threads;
+    options_.max_rows = fake.max_rows;
+    bad_ = std::make_unique<bool[]>(static_cast<size_t>(fake.max_rows));
+  }
+
+  const model::ModelConfig& config() const override { return config_; }
+  const model::ModelOptions& options() const override { return options_; }
+  const kernels::AttentionShape& attention_shape() const override { return shape_; }
+  ThreadPool& pool() override { return pool_; }
+  size_t weight_bytes() const override { return 0; }
+
+  void forward(const model::Batch& batch, model::KvPool& kv, model::TraceSink* /*trace*/) override {
+    check(batch);
+    rows_ = batch.rows.size();
+    hidden_.clear();
+    size_t next_output = 0;
+    for (size_t r = 0; r < rows_; ++r) {
+      const model::Row& row = batch.rows[r];
+      bad_[r] = row.token == fake_.poison;
+      const uint64_t state = attend(row, batch.tables[row.sequence], kv);
+      if (next_output < batch.outputs.size() && batch.outputs[next_output] == static_cast<int32_t>(r)) {
+        hidden_.push_back(state);
+        ++next_output;
+      }
+    }
+    EADEM_CHECK(next_output == batch.outputs.size());
+  }
+
+  std::span<const bool> bad() const override { return {bad_.get(), rows_}; }
+
+  void logits(int begin, int end, float* out) override {
+    EADEM_CHECK(0 <= begin && begin < end && end <= static_cast<int>(hidden_.size()));
+    for (int o = begin; o < end; ++o) {
+      for (int64_t t = 0; t < fake_.vocab; ++t) {
+        const uint64_t h = mixed(hidden_[static_cast<size_t>(o)] ^ (static_cast<uint64_t>(t) << 40));
+        *out++ = static_cast<float>(h >> 40) * 0x1p-21f - 4.0f;
+      }
+    }
+  }
+
+ private:
+  static constexpr int kLayers = 2;
+
+  static uint64_t mixed(uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+  }
+
+  // The row's state: of its token, its position, and the states of all positions before it, in each layer.
+  uint64_t attend(const model::Row& row, const int32_t* table, model::KvPool& kv) {
+    uint64_t state = mixed((static_cast<uint64_t>(row.token) << 32) + static_cast<uint64_t>(row.position) + 1);
+    if (fake_.batch_dependent) state += rows_ > 1;
+    for (int layer = 0; layer < kLayers; ++layer) {
+      const kernels::KvView view = kv.view(layer, table);
+      uint64_t seen = 0;
+      for (int64_t p = 0; p < row.position; ++p) {
+        uint64_t key = 0, value = 0;
+        plain_kernels().kv_read(shape_, view.block(p / 64, 0), static_cast<int>(p % 64),
+                                reinterpret_cast<uint16_t*>(&key), reinterpret_cast<uint16_t*>(&value));
+        seen = mixed(seen + key * 3 + value);
+      }
+      state = mixed(state ^ mixed(seen + static_cast<uint64_t>(layer)));
+      const uint64_t value = ~state;
+      plain_kernels().kv_write(shape_, view.block(row.position / 64, 0), static_cast<int>(row.position % 64),
+                               reinterpret_cast<const uint16_t*>(&state), reinterpret_cast<const uint16_t*>(&value));
+    }
+    return state;
+  }
+
+  void check(const model::Batch& batch) const {
+    EADEM_CHECK(!batch.rows.empty() && static_cast<int>(batch.rows.size()) <= fake_.max_rows);
+    std::vector<bool> begun(batch.tables.size());
+    for (size_t r = 0; r < batch.rows.size(); ++r) {
+      const model::Row& row = batch.rows[r];
+      EADEM_CHECK(row.position >= 0 && row.position < fake_.context && row.token >= 0 && row.token < fake_.vocab);
+      const bool goes_on = r > 0 && batch.rows[r - 1].sequence == row.sequence;
+      EADEM_CHECK(goes_on ? batch.rows[r - 1].position + 1 == row.position : !begun[row.sequence]);
+      begun[row.sequence] = true;
+    }
+    EADEM_CHECK(std::find(begun.begin(), begun.end(), false) == begun.end());
+    EADEM_CHECK(std::adjacent_find(batch.outputs.begin(), batch.outputs.end(), std::greater_equal<>()) ==
+                batch.outputs.end());
+  }
+
+  FakeOptions fake_;
+  model::ModelConfig config_;
+  model::ModelOptions options_;
+  kernels::AttentionShape shape_;
+  ThreadPool pool_;
+  std::unique_ptr<bool[]> bad_;
+  size_t rows_ = 0;
+  std::vector<uint64_t> hidden_;
+};
+
+}  // namespace eadem::testing
