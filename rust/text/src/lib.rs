@@ -1,0 +1,11 @@
+//! Tokenizers, chat templates and BLAKE3 for Eadem, behind the C interface of `include/eadem_text.h`.
+
+pub mod byte_level;
+pub mod decode;
+mod ffi;
+pub mod gguf;
+pub mod pre_tokenizers;
+pub mod python;
+pub mod spm;
+pub mod template;
+pub mod tokenizer;

@@ -1,0 +1,207 @@
+//! Chat templates, rendered as the `transformers` library renders them with Jinja2: trimmed and stripped blocks, loop
+//! controls, Python's string methods, its own `tojson`, `raise_exception` and `strftime_now`.
+
+use crate::python::{to_json, to_str, JsonStyle};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
+
+const NAME: &str = "chat_template";
+
+pub struct Template {
+    source: String,
+}
+
+/// What a render may use besides its variables.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Budget for instructions and bytes (about one for each instruction, and for each 64 bytes).
+    pub fuel: u64,
+    /// The time that `strftime_now` sees, seconds since 1970 in UTC; `None`: the clock, in local time.
+    pub now: Option<i64>,
+}
+
+impl Template {
+    pub fn new(source: &[u8]) -> Result<Template, String> {
+        let source = std::str::from_utf8(source).map_err(|error| format!("chat template: not valid UTF-8: {error}"))?;
+        let source = strip_generation_tags(source);
+        environment(Limits { fuel: 0, now: None })?
+            .template_from_named_str(NAME, &source)
+            .map_err(|error| describe(&error))?;
+        Ok(Template { source })
+    }
+
+    /// Renders with the variables of a JSON object, overridden by those of a second one (empty: none).
+    pub fn render(&self, variables: &[u8], overrides: &[u8], limits: Limits) -> Result<String, String> {
+        let mut context = object("variables", variables)?;
+        if !overrides.is_empty() {
+            context.extend(object("chat_template_kwargs", overrides)?);
+        }
+        let environment = environment(limits)?;
+        let template = environment.template_from_named_str(NAME, &self.source).map_err(|error| describe(&error))?;
+        template.render(minijinja::value::Serde(&context)).map_err(|error| describe(&error))
+    }
+}
+
+fn object(name: &str, json: &[u8]) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+    match serde_json::from_slice(json) {
+        Ok(serde_json::Value::Object(object)) => Ok(object),
+        Ok(_) => Err(format!("{name}: expected a JSON object")),
+        Err(error) => Err(format!("{name}: not valid JSON: {error}")),
+    }
+}
+
+fn environment(limits: Limits) -> Result<Environment<'static>, String> {
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    environment.set_syntax(syntax.map_err(|error| error.to_string())?);
+    environment.set_fuel(Some(limits.fuel));
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment.set_formatter(write_value);
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.add_filter("tojson", tojson);
+    environment.add_filter("string", |state: &State, value: Value| to_str(state, &value));
+    environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
+        Err(Error::new(ErrorKind::InvalidOperation, message))
+    });
+    environment.add_function("strftime_now", move |format: String| strftime(&format, limits.now));
+    environment.add_function("cycler", minijinja_contrib::globals::cycler);
+    environment.add_function("joiner", minijinja_contrib::globals::joiner);
+    Ok(environment)
+}
+
+fn write_value(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    match value.kind() {
+        ValueKind::Number | ValueKind::Seq | ValueKind::Map => {
+            out.write_str(&to_str(state, value)?).map_err(Error::from)
+        }
+        _ => minijinja::escape_formatter(out, state, value),
+    }
+}
+
+/// `tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
+fn tojson(state: &State, value: Value, positional: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
+    let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
+    let mut options: [Value; 4] = Default::default();
+    for (i, name) in names.iter().enumerate() {
+        options[i] = match positional.get(i) {
+            Some(value) => value.clone(),
+            None => kwargs.get::<Option<Value>>(name)?.unwrap_or(Value::from(())),
+        };
+    }
+    kwargs.assert_all_used()?;
+    let mut style = JsonStyle { ensure_ascii: options[0].is_true(), ..JsonStyle::default() };
+    if !options[1].is_none() {
+        style.indent = Some(indentation(&options[1])?);
+        style.item_separator = ",".into();
+    }
+    if !options[2].is_none() {
+        let pair: Vec<Value> = options[2].try_iter()?.collect();
+        let [item, key] = &pair[..] else {
+            return Err(Error::new(ErrorKind::InvalidOperation, "tojson: separators must be a pair of strings"));
+        };
+        style.item_separator = item.to_string();
+        style.key_separator = key.to_string();
+    }
+    style.sort_keys = options[3].is_true();
+    Ok(Value::from(to_json(state, &value, &style)?))
+}
+
+fn indentation(value: &Value) -> Result<String, Error> {
+    if let Some(text) = value.as_str() {
+        return Ok(text.into());
+    }
+    let width = if value.kind() == ValueKind::Bool { Some(value.is_true() as i64) } else { value.as_i64() };
+    match width {
+        Some(width) if width <= 64 => Ok(" ".repeat(width.max(0) as usize)),
+        _ => Err(Error::new(ErrorKind::InvalidOperation, "tojson: indent must be a number up to 64 or a string")),
+    }
+}
+
+fn strftime(format: &str, now: Option<i64>) -> Result<String, Error> {
+    let bad = |error: jiff::Error| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {error}"));
+    let time = match now {
+        Some(seconds) => jiff::Timestamp::from_second(seconds).map_err(bad)?.to_zoned_datetime(jiff::tz::TimeZone::UTC),
+        None => jiff::ZonedDateTime::now(),
+    };
+    jiff::fmt::strtime::format(format, &time).map_err(bad)
+}
+
+/// One line: where, and what.
+fn describe(error: &Error) -> String {
+    let mut message = String::from("chat template");
+    if let Some(line) = error.line() {
+        message += &format!(", line {line}");
+    }
+    message += ": ";
+    match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, _) => message += "it runs too long or makes too much text; is there an endless loop?",
+        (ErrorKind::InvalidOperation, Some(detail)) => message += detail,
+        (kind, Some(detail)) => message += &format!("{kind}: {detail}"),
+        (kind, None) => message += &kind.to_string(),
+    }
+    message.replace('\n', " ")
+}
+
+/// `{% generation %}` marks what assistants say, for training; for rendering it is a scope and nothing else.
+fn strip_generation_tags(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(start) = rest.find("{%") {
+        let Some(size) = rest[start..].find("%}") else { break };
+        let (tag, after) = rest[start..].split_at(size);
+        let inner = &tag[2..];
+        let word = inner.trim_matches(|c: char| c == '-' || c == '+' || c.is_whitespace());
+        out.push_str(&rest[..start]);
+        match word {
+            "generation" => out.push_str(&format!("{{%{}", inner.replace(word, "with"))),
+            "endgeneration" => out.push_str(&format!("{{%{}", inner.replace(word, "endwith"))),
+            _ => out.push_str(tag),
+        }
+        rest = after;
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { fuel: 1_000_000, now: Some(0) };
+
+    fn render(source: &str, variables: &str) -> Result<String, String> {
+        Template::new(source.as_bytes())?.render(variables.as_bytes(), b"", LIMITS)
+    }
+
+    #[test]
+    fn python_ways() {
+        assert_eq!(
+            render("{{ x|tojson }}", r#"{"x": {"b": [1, 1e-7, "é\"\n"], "a": null}}"#).unwrap(),
+            "{\"b\": [1, 1e-07, \"é\\\"\\n\"], \"a\": null}"
+        );
+        assert_eq!(
+            render("{{ x }} {{ true }} {{ none }}", r#"{"x": {"b": [1.0, "it's", true]}}"#).unwrap(),
+            "{'b': [1.0, \"it's\", True]} True None"
+        );
+        assert_eq!(render("{{ strftime_now('%d %b %Y') }}", "{}").unwrap(), "01 Jan 1970");
+        assert_eq!(render("a{%- generation -%} b {%- endgeneration %}c", "{}").unwrap(), "abc");
+    }
+
+    #[test]
+    fn exceptions_carry_the_message() {
+        let error = render("\n{{ raise_exception('roles must alternate') }}", "{}").unwrap_err();
+        assert_eq!(error, "chat template, line 2: roles must alternate");
+    }
+
+    #[test]
+    fn runaway_templates_end() {
+        let loops = "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}";
+        assert!(render(loops, "{}").unwrap_err().contains("endless loop"));
+        let laughs = "{% set ns = namespace(x=['ha']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}\
+                      {% endfor %}{{ ns.x|tojson }}";
+        assert!(render(laughs, "{}").unwrap_err().contains("endless loop"));
+        let printed = laughs.replace("|tojson", "");
+        assert!(render(&printed, "{}").unwrap_err().contains("endless loop"));
+        assert!(render("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{}").is_err());
+    }
+}
