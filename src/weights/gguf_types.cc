@@ -45,13 +45,6 @@ std::optional<DType> gguf_dtype(uint32_t type) {
   return std::nullopt;
 }
 
-std::optional<uint32_t> gguf_type(DType dtype) {
-  for (const auto& [number, read] : kRead) {
-    if (read == dtype) return number;
-  }
-  return std::nullopt;
-}
-
 std::string gguf_type_name(uint32_t type) {
   if (type < kNames.size() && !kNames[type].empty()) return std::string(kNames[type]);
   return "number " + std::to_string(type);

@@ -27,8 +27,6 @@ enum class GgufValueType : uint32_t {
 
 // The element type of a tensor type that this engine reads; nothing for all others.
 std::optional<DType> gguf_dtype(uint32_t type);
-// The tensor type of an element type; nothing where GGUF has none (U8).
-std::optional<uint32_t> gguf_type(DType dtype);
 // The format's name of a tensor type, or its number where it has none.
 std::string gguf_type_name(uint32_t type);
 

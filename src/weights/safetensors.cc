@@ -186,8 +186,9 @@ Result<std::map<std::string, std::string>> read_safetensors_index(std::string_vi
     if (!shard.is_string())
       return Error{file + ": the file of tensor " + quote(tensor) + " is no string: " + std::string(kDamaged)};
     const auto& name = shard.get_ref<const std::string&>();
+    const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
-        name.find('\0') != std::string::npos) {
+        std::any_of(name.begin(), name.end(), control)) {
       return Error{file + ": tensor " + quote(tensor) + " is said to be in " + quote(name) +
                    ", which is not the name of a file beside the index: " + std::string(kDamaged)};
     }
