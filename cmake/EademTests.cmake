@@ -47,7 +47,8 @@ function(eadem_test exe)
 endfunction()
 
 # eadem_fuzz(fuzz_gguf SOURCES fuzz_gguf.cc DEPS weights CORPUS corpus/gguf): a libFuzzer target, built by the `fuzz` preset alone (clang-19).
-# The runner gives each some seconds, or minutes with --long; CORPUS is a folder of seeds beside the source, read and never written.
+# The runner gives each some seconds, or minutes with --long; CORPUS is a folder of seeds beside the source (or an absolute path, for seeds
+# made by the build), read and never written.
 add_custom_target(eadem_fuzzers)
 function(eadem_fuzz exe)
   cmake_parse_arguments(arg "NEEDS_TEXT" "CORPUS;MAX_LEN" "SOURCES;DEPS;LIBS" ${ARGN})
@@ -65,7 +66,8 @@ function(eadem_fuzz exe)
     list(APPEND arguments -max_len=${arg_MAX_LEN})
   endif()
   if(arg_CORPUS)
-    list(APPEND arguments ${CMAKE_CURRENT_SOURCE_DIR}/${arg_CORPUS})
+    cmake_path(ABSOLUTE_PATH arg_CORPUS BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    list(APPEND arguments ${arg_CORPUS})
   endif()
   add_test(NAME ${exe} COMMAND ${exe} ${arguments})
   set_tests_properties(${exe} PROPERTIES LABELS fuzz)
