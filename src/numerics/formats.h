@@ -212,7 +212,7 @@ EADEM_FN void decode_blocks(DType dtype, const std::byte* in, int64_t blocks, fl
     case DType::kU8:
       break;
   }
-  EADEM_CHECK(!"decode_blocks of an integer type");
+  check_failed("decode_blocks of an integer type", __FILE__, __LINE__);
 }
 
 // One row of `columns` elements, a whole number of blocks, to float32.
