@@ -1,8 +1,9 @@
 // Double-precision sin, cos, exp, log and pow for rope's frequencies and angles and the host's constants.
 //
-// Ours, so that a table of angles has the same bits with any C library. sin and cos are below 0.8 units of the last place, the others
-// below 0.6 (tests/bits/math/test_double_math.cc, against MPFR). Sums are carried in pairs of doubles where cancellation or the exponent of a
-// power would cost digits. The polynomials come from tests/bits/math/derive/polynomials.py.
+// Ours, so that a table of angles has the same bits with any C library. sin and cos are below 0.8 units of the last
+// place, the others below 0.6 (tests/bits/math/test_double_math.cc, against MPFR). Sums are carried in pairs of doubles
+// where cancellation or the exponent of a power would cost digits. The polynomials come from
+// tests/bits/math/derive/polynomials.py.
 #pragma once
 
 #include "numerics/ieee.h"
@@ -40,8 +41,8 @@ struct ReducedAngle {
   unsigned quadrant;
 };
 
-/// For |x| <= 2^32. pi / 2 is subtracted in three parts of 53 bits: the first difference is exact, since both terms are multiples of
-/// 2^-53 (where the multiple is not 0) and their difference is below 1.
+/// For |x| <= 2^32. pi / 2 is subtracted in three parts of 53 bits: the first difference is exact, since both terms are
+/// multiples of 2^-53 (where the multiple is not 0) and their difference is below 1.
 EADEM_FN ReducedAngle reduce_angle(double x) {
   const double n = rint_f64(mul_f64(x, 0x1.45f306dc9c883p-1));
   const double first = fma_f64(-n, 0x1.921fb54442d18p+0, x);
@@ -93,7 +94,8 @@ EADEM_FN double cos_f64(double x) {
   return ((angle.quadrant + 1) & 2) ? -y : y;
 }
 
-/// log of the mantissa m in [2/3, 4/3), as a pair of relative error 2^-63: 2 (s + s (z / 3 + z^2 L(z))), s = (m - 1) / (m + 1), z = s^2.
+/// log of the mantissa m in [2/3, 4/3), as a pair of relative error 2^-61:
+/// 2 (s + s (z / 3 + z^2 L(z))) with s = (m - 1) / (m + 1) and z = s^2.
 EADEM_FN DoublePair log_of_mantissa(double m) {
   const double f = sub_f64(m, 1.0);
   const DoublePair d = two_sum(m, 1.0);
@@ -170,8 +172,8 @@ EADEM_FN double log_f64(double x) {
   return x > 0x1.fffffffffffffp+1023 ? x : log_pair(x).hi;
 }
 
-/// base^y for a finite base > 0 and a finite y; NaN for all others. 0 where it is below 2^-1022. Below 0.6 units of the last place
-/// for |y log(base)| <= 64, which covers every rope base; below 1 beyond.
+/// base^y for a finite base > 0 and a finite y; NaN for all others. 0 where it is below 2^-1022. Below 0.6 units of the
+/// last place for |y log(base)| <= 64, which covers every rope base; below 1 beyond.
 EADEM_FN double pow_f64(double base, double y) {
   if (!(base > 0 && base <= 0x1.fffffffffffffp+1023) || !(y - y == 0)) return nan_f64();
   const DoublePair l = log_pair(base);

@@ -1,8 +1,10 @@
-// The arithmetic that the contract may use: IEEE-754 add, sub, mul, fma, div and sqrt, rounded to nearest even, and the bits of a number.
+// The arithmetic that the contract may use: IEEE-754 add, sub, mul, fma, div and sqrt, rounded to nearest even, and the
+// bits of a number.
 //
-// Each operation is one function, so that no compiler flag of a translation unit can change what it does: on a device the intrinsics
-// with _rn never contract; on the host -ffp-contract=off keeps add and mul apart. fma without hardware support (-mfma absent) becomes a
-// call of the C library's fma, which is correctly rounded too: slower, the same bits. Gradual underflow is the caller's duty (MXCSR, FPCR).
+// Each operation is one function, so that no compiler flag of a translation unit can change what it does: on a device
+// the intrinsics with _rn never contract; on the host -ffp-contract=off keeps add and mul apart. fma without hardware
+// support (-mfma absent) becomes a call of the C library's fma, which is correctly rounded too: slower, the same bits.
+// Gradual underflow is the caller's duty (MXCSR, FPCR).
 #pragma once
 
 #include <cfloat>
@@ -13,8 +15,10 @@
 
 namespace eadem::numerics {
 
-static_assert(FLT_EVAL_METHOD == 0, "float arithmetic must be evaluated in float");
-static_assert(FLT_RADIX == 2 && FLT_MANT_DIG == 24 && DBL_MANT_DIG == 53, "IEEE-754 binary32 and binary64 are required");
+static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16,
+              "float arithmetic must be evaluated in float");  // 16: with AVX512-FP16 flags
+static_assert(FLT_RADIX == 2 && FLT_MANT_DIG == 24 && DBL_MANT_DIG == 53,
+              "IEEE-754 binary32 and binary64 are required");
 #if defined(__FAST_MATH__)
 #error "the contract forbids -ffast-math"
 #endif

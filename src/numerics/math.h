@@ -1,8 +1,9 @@
 // Elementary functions of float32: exp, log, log1p, sigmoid, SwiGLU, and attention's two powers of two.
 //
-// Each is a straight line of IEEE operations without branches or tables, written once over a value type V, so that a scalar, a vector
-// of any instruction set and a device thread evaluate the same operations in the same order and get the same bits. V is float (below),
-// or a class that holds float lanes, with these functions beside it (found through its namespace), each applied lane by lane:
+// Each is a straight line of IEEE operations without branches or tables, written once over a value type V, so that a
+// scalar, a vector of any instruction set and a device thread evaluate the same operations in the same order and get
+// the same bits. V is float (below), or a class that holds float lanes, with these functions beside it (found through
+// its namespace), each applied lane by lane:
 //
 //   V(float)                                  the number in every lane
 //   add sub mul div (V, V), fma(V, V, V)      IEEE, rounded to nearest even; fma(a, b, c) = a * b + c rounded once
@@ -12,10 +13,11 @@
 //   add_to_exponent(p, z)                     the float with bits(p) + (bits(z) << 23), modulo 2^32
 // and for log32, log1p32 and what is made of them:
 //   exponent_of(x)                            float(e), where e = int32(bits(x) - 0x3f2aaaab) >> 23 (arithmetic shift)
-//   mantissa_of(x)                            the float with bits(x) - (e << 23): for a normal x > 0, x = m * 2^e and m is in [2/3, 4/3)
+//   mantissa_of(x)                            m in [2/3, 4/3): the float with bits(x) - (e << 23), so that x = m * 2^e
 //
-// Every NaN that exp32, log32, log1p32 and sigmoid32 return has the bits 0x7fc00000. Errors are stated against the exact value and were checked over all 2^32
-// floats (tests/bits/math/math_exhaustive.cc); the polynomials come from tests/bits/math/derive/polynomials.py.
+// Every NaN that exp32, log32, log1p32 and sigmoid32 return has the bits 0x7fc00000. Errors are stated against the
+// exact value and were checked over all 2^32 floats (tests/bits/math/math_exhaustive.cc); the polynomials come from
+// tests/bits/math/derive/polynomials.py.
 #pragma once
 
 #include "numerics/ieee.h"
@@ -71,7 +73,8 @@ EADEM_INLINE V exp2_full(V t) {
   return add_to_exponent(p, z);
 }
 
-/// e^x within 1 ulp. +0 where e^x < 2^-126 (x below -0x1.5d589ep+6), so that no result is subnormal; infinity above 0x1.62e42ep+6.
+/// e^x within 1 ulp. +0 where e^x < 2^-126 (x below -0x1.5d589ep+6), so that no result is subnormal; infinity above
+/// 0x1.62e42ep+6.
 template <class V>
 EADEM_INLINE V exp32(V x) {
   const V z = fma(x, V(0x1.715476p+0f), V(kRoundMagic));
@@ -94,8 +97,8 @@ EADEM_INLINE V exp32(V x) {
   return select(is_nan(x), V(canonical_nan()), y);
 }
 
-/// log(2^e * (1 + f + f_lo)) for f in [-1/3, 1/3] and |f_lo| <= 2^-26: e * log 2 + f - f^2 / 2 + f^3 Q(f), its large terms kept in two
-/// floats. Where e is not 0 the first term outweighs f, so that the short form of an exact sum holds.
+/// log(2^e * (1 + f + f_lo)) for f in [-1/3, 1/3] and |f_lo| <= 2^-26: e * log 2 + f - f^2 / 2 + f^3 Q(f), its large
+/// terms kept in two floats. Where e is not 0 the first term outweighs f, so that the short form of an exact sum holds.
 template <class V>
 EADEM_INLINE V log_of_parts(V e, V f, V f_lo) {
   V q = fma(V(0x1.ebc82cp-4f), f, V(-0x1.07108cp-3f));
@@ -150,8 +153,8 @@ EADEM_INLINE V log1p32(V x) {
   return select(is_nan(x), V(canonical_nan()), r);
 }
 
-/// 1 / (1 + e^-x) within 2 ulp; like exp32 it is +0 where it would be below 2^-126. With w = e^-|x| it is 1 / (1 + w) or w / (1 + w);
-/// the rounding errors of the sum and of the reciprocal are put back in the last step.
+/// 1 / (1 + e^-x) within 2 ulp; like exp32 it is +0 where it would be below 2^-126. With w = e^-|x| it is 1 / (1 + w)
+/// or w / (1 + w); the rounding errors of the sum and of the reciprocal are put back in the last step.
 template <class V>
 EADEM_INLINE V sigmoid32(V x) {
   const V zero = V(0.0f);

@@ -1,7 +1,8 @@
-// Random numbers of the sampler: a counter-based generator, so that a draw is a function of (seed, position, token) alone.
+// Random numbers of the sampler: a counter-based generator, so that a draw is a function of (seed, position, token)
+// alone.
 //
-// Philox4x32-10: Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011. SplitMix64: Steele, Lea and
-// Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
+// Philox4x32-10: Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011. SplitMix64:
+// Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@
 
 namespace eadem::numerics {
 
-/// What a draw is for: the last word of the counter. Values are part of the contract; new purposes are added, none is changed.
+/// What a draw is for: the last word of the counter. Values are part of the contract; new purposes are added, none is
+/// changed.
 enum class Purpose : std::uint32_t {
   kToken = 0,  // the noise of the token drawn at a position
 };
@@ -21,7 +23,8 @@ struct PhiloxBlock {
 };
 
 /// Philox4x32 with ten rounds. The key's low word is the low half of the seed.
-EADEM_FN PhiloxBlock philox4x32_10(std::uint64_t seed, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2, std::uint32_t c3) {
+EADEM_FN PhiloxBlock philox4x32_10(std::uint64_t seed, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2,
+                                   std::uint32_t c3) {
   std::uint32_t k0 = static_cast<std::uint32_t>(seed);
   std::uint32_t k1 = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -63,11 +66,6 @@ EADEM_INLINE V gumbel(V w) {
   return sub(zero, log32(sub(zero, log1p32(sub(zero, w)))));
 }
 
-/// The Gumbel noise of one token at an absolute position.
-EADEM_FN float gumbel_of_token(std::uint64_t seed, std::uint32_t token, std::uint32_t position) {
-  return gumbel(uniform_w(token_word(seed, token, position)));
-}
-
 /// SplitMix64's output for a state: a bijection of 64-bit words.
 EADEM_FN std::uint64_t splitmix64(std::uint64_t state) {
   state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -75,8 +73,8 @@ EADEM_FN std::uint64_t splitmix64(std::uint64_t state) {
   return state ^ (state >> 31);
 }
 
-/// The seed of sample i of a request with the given seed: the seed itself for i = 0, else the i-th output of the SplitMix64 generator
-/// that starts from it, below 2^53 so that JSON can carry it.
+/// The seed of sample i of a request with the given seed: the seed itself for i = 0, else the i-th output of the
+/// SplitMix64 generator that starts from it, below 2^53 so that JSON can carry it.
 EADEM_FN std::uint64_t mix(std::uint64_t seed, std::uint64_t i) {
   if (i == 0) return seed;
   return splitmix64(seed + i * 0x9E3779B97F4A7C15u) & ((std::uint64_t{1} << 53) - 1);

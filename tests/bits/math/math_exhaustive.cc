@@ -1,5 +1,5 @@
-// All 2^32 floats through exp, log, log1p and sigmoid: the largest error, its place, and a hash of the results that every compiler,
-// instruction set and device can be compared by. Two threads; some minutes.
+// All 2^32 floats through exp, log, log1p and sigmoid: the largest error, its place, and a hash of the results that
+// every compiler, instruction set and device can be compared by. Two threads; some minutes.
 #include <gtest/gtest.h>
 
 #include <cinttypes>
@@ -67,10 +67,10 @@ void run(const Function& function, std::uint64_t golden) {
       sum.worst_at = t.worst_at;
     }
   }
-  std::printf("%s: worst %.6f ulp at %a; %" PRIu64 " ordinary, %" PRIu64 " special, %" PRIu64 " not the nearest float, %" PRIu64
-              " decided by MPFR, %" PRIu64 " wrong, hash 0x%016" PRIx64 "\n",
-              function.name, sum.worst, static_cast<double>(sum.worst_at), sum.ordinary, sum.special, sum.above_half, sum.by_mpfr,
-              sum.wrong, sum.hash);
+  std::printf("%s: worst %.6f ulp at %a; %" PRIu64 " ordinary, %" PRIu64 " special, %" PRIu64
+              " not the nearest float, %" PRIu64 " decided by MPFR, %" PRIu64 " wrong, hash 0x%016" PRIx64 "\n",
+              function.name, sum.worst, static_cast<double>(sum.worst_at), sum.ordinary, sum.special, sum.above_half,
+              sum.by_mpfr, sum.wrong, sum.hash);
   std::fflush(stdout);
   EXPECT_EQ(sum.wrong, 0u) << function.name << " first at " << std::hexfloat << sum.first_wrong;
   EXPECT_EQ(sum.ordinary + sum.special, kAll);

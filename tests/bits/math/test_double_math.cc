@@ -61,7 +61,8 @@ TEST(DoubleMath, SinAndCosOfRopeAngles) {
   double worst_cos = 0;
   std::uint64_t count = 0;
   for (std::uint64_t i = 0; i < 120000; ++i) {
-    // position * frequency: positions below 2^20, frequencies from 1 down to 10^-7; and every fourth any angle up to 2^32.
+    // position * frequency: positions below 2^20, frequencies from 1 down to 10^-7; and every fourth any angle up to
+    // 2^32.
     const double position = std::floor(draw(3 * i) * 0x1p20);
     double x = position * std::exp(-16.0 * draw(3 * i + 1));
     if (i % 4 == 1) x = (draw(3 * i) - 0.5) * std::ldexp(1.0, static_cast<int>(draw(3 * i + 2) * 63) - 30);

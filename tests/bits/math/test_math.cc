@@ -1,5 +1,5 @@
-// The float32 functions on a dense sample: a stride through all 2^32 bit patterns, and the neighbourhoods of every place where a rule
-// or a reduction changes. math_exhaustive.cc covers the rest.
+// The float32 functions on a dense sample: a stride through all 2^32 bit patterns, and the neighbourhoods of every
+// place where a rule or a reduction changes. math_exhaustive.cc covers the rest.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,8 @@ void check(const Function& function, std::uint32_t u, std::uint64_t& judged) {
   const Verdict verdict = judge(function, x, y, error, by_mpfr);
   ++judged;
   if (verdict == Verdict::kWrong) {
-    ADD_FAILURE() << function.name << "(" << std::hexfloat << x << ") = " << y << ", error " << std::defaultfloat << error << " ulp";
+    ADD_FAILURE() << function.name << "(" << std::hexfloat << x << ") = " << y << ", error " << std::defaultfloat
+                  << error << " ulp";
   }
 }
 
@@ -33,7 +34,8 @@ class EachFunction : public testing::TestWithParam<int> {
  protected:
   const Function& function() const { return kFunctions[GetParam()]; }
 };
-INSTANTIATE_TEST_SUITE_P(Math, EachFunction, testing::Range(0, 4), [](const auto& each) { return kFunctions[each.param].name; });
+INSTANTIATE_TEST_SUITE_P(Math, EachFunction, testing::Range(0, 4),
+                         [](const auto& each) { return kFunctions[each.param].name; });
 
 TEST_P(EachFunction, IsWithinItsBoundOnAStrideThroughAllFloats) {
   constexpr std::uint64_t kStride = 1021;  // prime: every exponent gets about 8,000 different significands
@@ -43,7 +45,8 @@ TEST_P(EachFunction, IsWithinItsBoundOnAStrideThroughAllFloats) {
 }
 
 TEST_P(EachFunction, IsWithinItsBoundAroundEveryBoundary) {
-  std::vector<float> centres = {0x1.62e42ep+6f, -0x1.5d589ep+6f, 0x1p-126f, 0x1p-149f, -1.0f, 0x1p-30f, 0x1p+100f, 0x1p+24f, 88.0f};
+  std::vector<float> centres = {0x1.62e42ep+6f, -0x1.5d589ep+6f, 0x1p-126f, 0x1p-149f, -1.0f,
+                                0x1p-30f,       0x1p+100f,       0x1p+24f,  88.0f};
   for (int k = -130; k <= 128; ++k) {  // where exp's reduction steps
     const double middle = (k + 0.5) * std::log(2.0);
     centres.push_back(static_cast<float>(middle));
@@ -170,7 +173,8 @@ TEST(Math, RintIsNearestEven) {
   EXPECT_EQ(different, 0u);
   for (float x : {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 0x1.fffffep+22f, 0x1p+23f, -0x1p+23f, -0.0f, kInf, -kInf}) {
     EXPECT_EQ(bits_of(numerics::rint_f32(x)), bits_of(std::nearbyint(x))) << x;
-    EXPECT_EQ(bits_of(numerics::rint_f64(static_cast<double>(x))), bits_of(std::nearbyint(static_cast<double>(x)))) << x;
+    EXPECT_EQ(bits_of(numerics::rint_f64(static_cast<double>(x))), bits_of(std::nearbyint(static_cast<double>(x))))
+        << x;
   }
 }
 
