@@ -260,11 +260,11 @@ def check_licence(root=ROOT):
 
 
 def isa_objects(build):
-    """Object files compiled for more than the baseline of the machine, from a build folder's compile_commands.json."""
+    """Object files of src/ compiled for more than the baseline, from a build folder's compile_commands.json."""
     commands = json.loads((build / "compile_commands.json").read_text())
     for entry in commands:
-        if "/googletest/" in entry["file"]:
-            continue
+        if ROOT / "src" not in pathlib.Path(entry["directory"], entry["file"]).parents:
+            continue  # a test program is linked for its own machine
         if re.search(r"\s-m(?:avx|fma|f16c|amx|arch=)", entry.get("command", "")):
             yield (pathlib.Path(entry["directory"]) / entry["output"]) if "output" in entry else object_of(entry)
 
