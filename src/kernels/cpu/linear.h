@@ -40,46 +40,58 @@ EADEM_FN void pack_int8(const LinearShape& s, int n, const int8_t* q, const floa
 // expanded once for all panels of a block, and a panel is read once for all rows of it.
 inline constexpr int kBlockRows = 24;
 inline constexpr int kBlockOutputs = 192 * kPanel;  // rows x outputs of a block
-inline constexpr int kBlockX = 12288;               // elements of x
+inline constexpr int kBlockX = 16384;               // elements of x
 
-// What the walk needs of a tree: expand rows [row, row + rows) of x from element k on, then continue their chains over length.
+// A rectangle of chains that are continued: rows x panels over elements [k, k + length) of all K.
+struct Piece {
+  int row, rows, panel, panels, k, length;
+};
+
+// What the walk needs of a tree: expand the rows of x over a piece's k, then continue chains over any pieces inside.
 template <Numerics kTree>
 struct OperandWalk {
   alignas(64) float value[kBlockX];
   alignas(64) float power[kTree == Numerics::kMma16 ? kBlockX : Vec::kWidth];
+  int begin, length;  // the k that were expanded
+  static constexpr int kPanels = kTree == Numerics::kMma16 ? 1 : kFmaPanels;
 
   EADEM_LANE static int unit(const LinearShape&) { return numerics::kLeaf; }
-  EADEM_LANE void expand_rows(const LinearCall& call, int row, int rows, int k, int length) {
-    for (int r = 0; r < rows; ++r) {
-      const uint16_t* from = call.x.operands + static_cast<int64_t>(row + r) * call.shape->k_padded + k;
+  EADEM_LANE void expand_rows(const LinearCall& call, const Piece& p) {
+    begin = p.k, length = p.length;
+    for (int r = 0; r < p.rows; ++r) {
+      const uint16_t* from = call.x.operands + static_cast<int64_t>(p.row + r) * call.shape->k_padded + p.k;
       expand_operands<kTree>(from, length, value + r * length, power + (kTree == Numerics::kMma16 ? r * length : 0));
     }
   }
-  EADEM_LANE void run(const LinearCall& call, int, int rows, int k, int length, int panel, int panels, float* sums) {
-    const size_t stride = linear_panel_bytes(*call.shape);
-    const std::byte* first = call.weights + static_cast<size_t>(panel) * stride + operand_panel_bytes(k);
-    chains<kTree>(sums, panels * kPanel, {value, power, length}, rows, first, stride, panels, length);
+  EADEM_LANE void run(const LinearCall& call, const Piece& p, float* sums, int64_t stride) const {
+    const size_t panel_bytes = linear_panel_bytes(*call.shape);
+    const std::byte* first = call.weights + static_cast<size_t>(p.panel) * panel_bytes + operand_panel_bytes(p.k);
+    const ChainRows x{value + (p.k - begin), power + (kTree == Numerics::kMma16 ? p.k - begin : 0), length};
+    chains<kTree>(sums, stride, x, p.rows, first, panel_bytes, p.panels, p.length);
   }
 };
 
 struct Int8Walk {
   alignas(64) int32_t words[kBlockX / 4 * Dot::kWords];
+  int begin, length;
+  static constexpr int kPanels = kInt8Panels;
 
   EADEM_LANE static int unit(const LinearShape& s) { return s.group; }
-  EADEM_LANE void expand_rows(const LinearCall& call, int row, int rows, int k, int length) {
-    for (int r = 0; r < rows; ++r) {
-      const int8_t* from = call.x.q + static_cast<int64_t>(row + r) * call.shape->k_padded + k;
+  EADEM_LANE void expand_rows(const LinearCall& call, const Piece& p) {
+    begin = p.k, length = p.length;
+    for (int r = 0; r < p.rows; ++r) {
+      const int8_t* from = call.x.q + static_cast<int64_t>(p.row + r) * call.shape->k_padded + p.k;
       expand_int8(from, length, words + r * (length / 4 * Dot::kWords));
     }
   }
-  EADEM_LANE void run(const LinearCall& call, int row, int rows, int k, int length, int panel, int panels, float* sums) {
+  EADEM_LANE void run(const LinearCall& call, const Piece& p, float* sums, int64_t stride) const {
     const LinearShape& s = *call.shape;
-    const size_t stride = linear_panel_bytes(s);
-    const size_t first_group = static_cast<size_t>(k / s.group);
-    const std::byte* first = call.weights + static_cast<size_t>(panel) * stride + first_group * int8_group_bytes(s);
-    const int64_t side = static_cast<int64_t>(row) * s.groups() + static_cast<int64_t>(first_group);
-    const Int8Rows x{words, call.x.scale + side, s.minimum ? call.x.sum + side : words, length / 4 * Dot::kWords, s.groups()};
-    int8_chains(sums, panels * kPanel, x, rows, first, stride, panels, s, length / s.group);
+    const size_t panel_bytes = linear_panel_bytes(s), group = static_cast<size_t>(p.k / s.group);
+    const std::byte* first = call.weights + static_cast<size_t>(p.panel) * panel_bytes + group * int8_group_bytes(s);
+    const int64_t side = static_cast<int64_t>(p.row) * s.groups() + static_cast<int64_t>(group);
+    const Int8Rows x{words + (p.k - begin) / 4 * Dot::kWords, call.x.scale + side, s.minimum ? call.x.sum + side : words,
+                     length / 4 * Dot::kWords, s.groups()};
+    int8_chains(sums, stride, x, p.rows, first, panel_bytes, p.panels, s, p.length / s.group);
   }
 };
 
@@ -115,27 +127,51 @@ EADEM_FN void store_outputs(const LinearCall& call, int row, int panel, const fl
   if (count < kPanel) memcpy(y, last_y, static_cast<size_t>(count) * sizeof(float));
 }
 
-// One block: rows x panels of y.
+// The chains of a block whose x fits the scratch over all K. Panels come first, then their shards, so that decode reads the weights in
+// the order in which they lie.
 template <class Walk>
-EADEM_FN void linear_block(const LinearCall& call, Walk& walk, float* sums, int row, int rows, int panel, int panels) {
-  const LinearShape& s = *call.shape;
-  const int64_t outputs = static_cast<int64_t>(rows) * panels * kPanel;
-  const int shard_k = s.k_padded / s.shards;
-  const int unit = Walk::unit(s);
-  const int piece = kBlockX / rows / unit * unit;
-  memset(sums, 0, static_cast<size_t>(outputs * s.shards) * sizeof(float));
-  for (int shard = 0; shard < s.shards; ++shard) {
-    const int end = (shard + 1) * shard_k;
-    for (int k = shard * shard_k; k < end; k += piece) {
-      const int length = end - k < piece ? end - k : piece;
-      walk.expand_rows(call, row, rows, k, length);
-      walk.run(call, row, rows, k, length, panel, panels, sums + shard * outputs);
+EADEM_FN void run_whole(const LinearCall& call, Walk& walk, const Piece& block, float* sums, int64_t outputs) {
+  const int shards = call.shape->shards, shard_k = call.shape->k_padded / shards;
+  walk.expand_rows(call, block);
+  for (int p = 0; p < block.panels; p += Walk::kPanels) {
+    const int panels = block.panels - p < Walk::kPanels ? block.panels - p : Walk::kPanels;
+    for (int shard = 0; shard < shards; ++shard) {
+      walk.run(call, {block.row, block.rows, block.panel + p, panels, shard * shard_k, shard_k},
+               sums + shard * outputs + p * kPanel, block.panels * kPanel);
     }
   }
-  for (int r = 0; r < rows; ++r) {
-    for (int p = 0; p < panels; ++p) {
-      store_outputs(call, row + r, panel + p, sums + (static_cast<int64_t>(r) * panels + p) * kPanel, outputs);
+}
+
+// Otherwise x is expanded by equal pieces of each shard.
+template <class Walk>
+EADEM_FN void run_pieces(const LinearCall& call, Walk& walk, const Piece& block, float* sums, int64_t outputs) {
+  const LinearShape& s = *call.shape;
+  const int unit = Walk::unit(s), shard_k = s.k_padded / s.shards, shard_units = shard_k / unit;
+  const int most = kBlockX / block.rows / unit, pieces = (shard_units + most - 1) / most;
+  const int piece_k = (shard_units + pieces - 1) / pieces * unit;
+  for (int shard = 0; shard < s.shards; ++shard) {
+    const int end = (shard + 1) * shard_k;
+    for (int k = shard * shard_k; k < end; k += piece_k) {
+      Piece piece = block;
+      piece.k = k, piece.length = end - k < piece_k ? end - k : piece_k;
+      walk.expand_rows(call, piece);
+      walk.run(call, piece, sums + shard * outputs, block.panels * kPanel);
     }
+  }
+}
+
+// One block: rows x panels of y. sums: [shards][rows][panels * 16].
+template <class Walk>
+EADEM_FN void linear_block(const LinearCall& call, Walk& walk, const Piece& block, float* sums) {
+  const int64_t width = static_cast<int64_t>(block.panels) * kPanel, outputs = block.rows * width;
+  memset(sums, 0, static_cast<size_t>(outputs * call.shape->shards) * sizeof(float));
+  if (block.rows * static_cast<int64_t>(call.shape->k_padded) <= kBlockX) {
+    run_whole(call, walk, block, sums, outputs);
+  } else {
+    run_pieces(call, walk, block, sums, outputs);
+  }
+  for (int r = 0; r < block.rows; ++r) {
+    for (int p = 0; p < block.panels; ++p) store_outputs(call, block.row + r, block.panel + p, sums + r * width + p * kPanel, outputs);
   }
 }
 
@@ -150,7 +186,7 @@ EADEM_FN void linear_walk(const LinearCall& call, const LinearTile& tile) {
     const int panels = tile.panel_end - panel < block_panels ? tile.panel_end - panel : block_panels;
     for (int row = tile.row_begin; row < tile.row_end; row += block_rows) {
       const int rows = tile.row_end - row < block_rows ? tile.row_end - row : block_rows;
-      linear_block(call, walk, sums, row, rows, panel, panels);
+      linear_block(call, walk, {row, rows, panel, panels, 0, call.shape->k_padded}, sums);
     }
   }
 }

@@ -26,6 +26,29 @@ struct ChainRows {
   int64_t stride = 0;  // from row to row, in both
 };
 
+// Bytes by which the weights are asked for ahead of their use: decode reads memory, and the hardware's own prefetch stops at a page.
+inline constexpr size_t kAhead = 1024;
+
+// Calls run<R>(first) for blocks of at most kRows rows, as even as can be: 8 rows are 4 + 4, not 6 + 2.
+template <int kRows, class Run>
+EADEM_INLINE void dispatch_rows(int rows, int first, const Run& run) {
+  if constexpr (kRows == 1) {
+    run.template operator()<1>(first);
+  } else if (rows == kRows) {
+    run.template operator()<kRows>(first);
+  } else {
+    dispatch_rows<kRows - 1>(rows, first, run);
+  }
+}
+template <int kRows, class Run>
+EADEM_INLINE void for_row_blocks(int rows, const Run& run) {
+  for (int first = 0; first < rows;) {
+    const int left = rows - first, blocks = (left + kRows - 1) / kRows, size = (left + blocks - 1) / blocks;
+    dispatch_rows<kRows>(size, first, run);
+    first += size;
+  }
+}
+
 // Expands operands for ChainRows. k: a multiple of 16.
 template <Numerics kTree>
 EADEM_FN void expand_operands(const uint16_t* operands, int k, float* value, float* power) {
@@ -57,7 +80,9 @@ EADEM_INLINE void fma32_leaf_block(float* acc, int64_t acc_stride, const float* 
       Vec w[kAll];
 #pragma GCC unroll 8
       for (int v = 0; v < kAll; ++v) {
-        const IVec pairs = IVec::load(line + v / kVecs * panel_stride + v % kVecs * sizeof(Vec));
+        const std::byte* part = line + v / kVecs * panel_stride + v % kVecs * sizeof(Vec);
+        if (half == 0 && v % kVecs == 0) __builtin_prefetch(part + kAhead);
+        const IVec pairs = IVec::load(part);
         w[v] = half == 0 ? even(pairs) : odd(pairs);
       }
 #pragma GCC unroll 8
@@ -78,21 +103,16 @@ EADEM_INLINE void fma32_leaf_block(float* acc, int64_t acc_stride, const float* 
   }
 }
 
-// Rows beyond the last full block of kRows take the smaller blocks.
-template <int kRows, int kPanels>
+template <int kPanels>
 EADEM_FN void fma32_rows(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel, size_t panel_stride,
                          int k) {
-  int r = 0;
-  for (; r + kRows <= rows; r += kRows) {
+  for_row_blocks<kFmaRows>(rows, [&]<int kRows>(int first) {
+    float* sums = acc + first * acc_stride;
+    const float* value = x.value + first * x.stride;
     for (int i = 0; i < k; i += numerics::kLeaf) {
-      fma32_leaf_block<kRows, kPanels>(acc + r * acc_stride, acc_stride, x.value + r * x.stride + i, x.stride,
-                                       panel + operand_panel_bytes(i), panel_stride);
+      fma32_leaf_block<kRows, kPanels>(sums, acc_stride, value + i, x.stride, panel + operand_panel_bytes(i), panel_stride);
     }
-  }
-  if constexpr (kRows > 1) {
-    const ChainRows rest{x.value + r * x.stride, nullptr, x.stride};
-    if (r < rows) fma32_rows<kRows - 1, kPanels>(acc + r * acc_stride, acc_stride, rest, rows - r, panel, panel_stride, k);
-  }
+  });
 }
 
 // ---- mma16 -----------------------------------------------------------------------------------------------------------------
@@ -138,6 +158,7 @@ EADEM_INLINE void mma16_group(float* acc, int64_t acc_stride, const ChainRows& x
   Vec w[numerics::kGroup], p[numerics::kGroup];
 #pragma GCC unroll 8
   for (int i = 0; i < numerics::kGroup; i += 2) {
+    __builtin_prefetch(lines + i / 2 * kPairBytes + kAhead);
     const IVec pairs = IVec::load(lines + i / 2 * kPairBytes);
     w[i] = even(pairs), w[i + 1] = odd(pairs);
     p[i] = power_of(w[i]), p[i + 1] = power_of(w[i + 1]);
@@ -168,10 +189,10 @@ EADEM_FN void chains(float* acc, int64_t acc_stride, const ChainRows& x, int row
   int p = 0;
   if constexpr (kTree == Numerics::kFma32) {
     for (; p + kFmaPanels <= panels; p += kFmaPanels) {
-      fma32_rows<kFmaRows, kFmaPanels>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, k);
+      fma32_rows<kFmaPanels>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, k);
     }
     for (; p < panels; ++p) {
-      fma32_rows<kFmaRows, 1>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, k);
+      fma32_rows<1>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, k);
     }
   } else {
     for (; p < panels; ++p) mma16_rows(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, k);

@@ -50,7 +50,9 @@ EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Row
     Quads w[kAll];
 #pragma GCC unroll 8
     for (int v = 0; v < kAll; ++v) {
-      w[v] = Quads::load(panel + i * kQuadBytes + v / kVecs * panel_stride + v % kVecs * sizeof(Vec));
+      const std::byte* part = panel + i * kQuadBytes + v / kVecs * panel_stride + v % kVecs * sizeof(Vec);
+      if (v % kVecs == 0) __builtin_prefetch(part + kAhead);
+      w[v] = Quads::load(part);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -77,21 +79,18 @@ EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Row
   }
 }
 
-template <int kRows, int kPanels>
+template <int kPanels>
 EADEM_FN void int8_rows(float* acc, int64_t acc_stride, const Int8Rows& x, int rows, const std::byte* panel, size_t panel_stride,
                         const LinearShape& s, int groups) {
-  int r = 0;
-  for (; r + kRows <= rows; r += kRows) {
+  for_row_blocks<kInt8Rows>(rows, [&]<int kRows>(int first) {
     for (int g = 0; g < groups; ++g) {
-      const Int8Rows group{x.words + r * x.stride + g * (s.group / 4 * Dot::kWords), x.scale + r * x.side_stride + g,
-                           x.sum + r * x.side_stride + g, x.stride, x.side_stride};
-      int8_group_block<kRows, kPanels>(acc + r * acc_stride, acc_stride, group, panel + g * int8_group_bytes(s), panel_stride, s);
+      const int64_t side = first * x.side_stride + g;
+      const Int8Rows group{x.words + first * x.stride + g * (s.group / 4 * Dot::kWords), x.scale + side, x.sum + side, x.stride,
+                           x.side_stride};
+      int8_group_block<kRows, kPanels>(acc + first * acc_stride, acc_stride, group, panel + g * int8_group_bytes(s), panel_stride,
+                                       s);
     }
-  }
-  if constexpr (kRows > 1) {
-    const Int8Rows rest{x.words + r * x.stride, x.scale + r * x.side_stride, x.sum + r * x.side_stride, x.stride, x.side_stride};
-    if (r < rows) int8_rows<kRows - 1, kPanels>(acc + r * acc_stride, acc_stride, rest, rows - r, panel, panel_stride, s, groups);
-  }
+  });
 }
 
 // As chains() of cpu/linear_chain.h, over whole groups.
@@ -99,10 +98,10 @@ EADEM_FN void int8_chains(float* acc, int64_t acc_stride, const Int8Rows& x, int
                           int panels, const LinearShape& s, int groups) {
   int p = 0;
   for (; p + kInt8Panels <= panels; p += kInt8Panels) {
-    int8_rows<kInt8Rows, kInt8Panels>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, s, groups);
+    int8_rows<kInt8Panels>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, s, groups);
   }
   for (; p < panels; ++p) {
-    int8_rows<kInt8Rows, 1>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, s, groups);
+    int8_rows<1>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, s, groups);
   }
 }
 

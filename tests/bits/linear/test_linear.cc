@@ -64,6 +64,10 @@ TEST_P(Linear, BeyondOneBlock) {
   const LinearShape deep = make_shape(GetParam(), 20, 13000, 2, 32, true);
   expect_equal(random_layer(deep, 1, kNarrow, false, true, draw), kNarrow, 1, draw);
   expect_equal(random_layer(deep, 5, kWide, false, false, draw), kWide, 1, draw);
+  const LinearShape broad = make_shape(GetParam(), 3100, 64, 2, 32, false);  // more outputs, too
+  expect_equal(random_layer(broad, 1, kNarrow, true, false, draw), kNarrow, 1, draw);
+  const LinearShape square = make_shape(GetParam(), 300, 96, 1, 32, false);
+  expect_equal(random_layer(square, 31, kNarrow, true, true, draw), kNarrow, 1, draw);
 }
 
 TEST_P(Linear, EveryFamilyDeep) {
