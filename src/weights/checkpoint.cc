@@ -20,6 +20,8 @@ constexpr std::string_view kSafetensors = ".safetensors";
 constexpr std::string_view kGguf = ".gguf";
 constexpr std::string_view kIndex = "model.safetensors.index.json";
 constexpr std::string_view kWhole = "model.safetensors";
+constexpr size_t kConfigLimit = size_t{16} << 20;      // bytes; real ones have kilobytes
+constexpr size_t kTokenizerLimit = size_t{256} << 20;  // real ones have up to about 35 MB
 
 std::string list(const std::vector<std::string>& names) {
   constexpr size_t kShown = 6;
@@ -85,9 +87,10 @@ Result<std::optional<std::string>> template_of_config(const std::string& text, c
 
 Result<TextAssets> read_text_assets(const fs::path& directory) {
   TextAssets text;
-  EADEM_ASSIGN_OR_RETURN(text.tokenizer_json, read_text_if_present(directory / "tokenizer.json"));
-  EADEM_ASSIGN_OR_RETURN(text.tokenizer_config_json, read_text_if_present(directory / "tokenizer_config.json"));
-  EADEM_ASSIGN_OR_RETURN(text.chat_template, read_text_if_present(directory / "chat_template.jinja"));
+  EADEM_ASSIGN_OR_RETURN(text.tokenizer_json, read_text_if_present(directory / "tokenizer.json", kTokenizerLimit));
+  EADEM_ASSIGN_OR_RETURN(text.tokenizer_config_json,
+                         read_text_if_present(directory / "tokenizer_config.json", kConfigLimit));
+  EADEM_ASSIGN_OR_RETURN(text.chat_template, read_text_if_present(directory / "chat_template.jinja", kConfigLimit));
   if (!text.chat_template && text.tokenizer_config_json) {
     const std::string file = (directory / "tokenizer_config.json").string();
     EADEM_ASSIGN_OR_RETURN(text.chat_template, template_of_config(*text.tokenizer_config_json, file));
@@ -102,7 +105,7 @@ struct Shards {
 };
 
 Result<Shards> find_shards(const fs::path& directory, const fs::path& only) {
-  EADEM_ASSIGN_OR_RETURN(const auto index_text, read_text_if_present(directory / kIndex));
+  EADEM_ASSIGN_OR_RETURN(const auto index_text, read_text_if_present(directory / kIndex, kConfigLimit));
   Shards shards;
   if (index_text) {
     EADEM_ASSIGN_OR_RETURN(shards.index, read_safetensors_index(*index_text, (directory / kIndex).string()));
@@ -207,11 +210,11 @@ Result<void> Checkpoint::read_gguf_parts(const fs::path& path) {
 Result<void> Checkpoint::read_safetensors_directory(const fs::path& directory, const fs::path& only) {
   format_ = Format::safetensors;
   const fs::path config = directory / "config.json";
-  EADEM_ASSIGN_OR_RETURN(const auto config_text, read_text_if_present(config));
+  EADEM_ASSIGN_OR_RETURN(const auto config_text, read_text_if_present(config, kConfigLimit));
   if (!config_text) return Error{config.string() + ": is missing; it says what model the weights are of: fetch it too"};
   EADEM_ASSIGN_OR_RETURN(metadata_, read_json_metadata(*config_text, config.string()));
   const fs::path generation = directory / "generation_config.json";
-  EADEM_ASSIGN_OR_RETURN(const auto generation_text, read_text_if_present(generation));
+  EADEM_ASSIGN_OR_RETURN(const auto generation_text, read_text_if_present(generation, kConfigLimit));
   generation_ = Metadata(generation.string());
   if (generation_text) {
     EADEM_ASSIGN_OR_RETURN(generation_, read_json_metadata(*generation_text, generation.string()));

@@ -39,10 +39,14 @@ Result<MappedFile> map_file(const fs::path& path) {
   return file;
 }
 
-Result<std::optional<std::string>> read_text_if_present(const fs::path& path) {
+Result<std::optional<std::string>> read_text_if_present(const fs::path& path, size_t limit) {
   EADEM_ASSIGN_OR_RETURN(const PathKind kind, kind_of_path(path));
   if (kind == PathKind::absent) return std::optional<std::string>();
   EADEM_ASSIGN_OR_RETURN(const MappedFile file, map_file(path));
+  if (file.size() > limit) {
+    return Error{path.string() + ": has " + std::to_string(file.size()) + " bytes, above the limit of " +
+                 std::to_string(limit) + " for this file: " + std::string(kDamaged)};
+  }
   return std::optional<std::string>(std::in_place, reinterpret_cast<const char*>(file.bytes().data()), file.size());
 }
 

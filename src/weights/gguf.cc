@@ -22,6 +22,11 @@ constexpr uint64_t kKeyLimit = 65535;       // the format's own
 constexpr uint64_t kTensorNameLimit = 256;  // the format says 64; some tools write longer ones
 constexpr uint32_t kDimensionLimit = 4;     // the format's own
 constexpr uint64_t kAlignmentLimit = 1 << 20;
+// Far above any model's; they bound the memory that a hostile file can make its reader take.
+constexpr uint64_t kPairLimit = 1 << 16;
+constexpr uint64_t kTensorLimit = 1 << 20;
+constexpr uint64_t kArrayLimit = 1 << 24;
+constexpr uint64_t kTextLimit = 1 << 26;
 // The fewest bytes that an entry takes: a claimed count beyond what the file could hold is refused before it is used.
 constexpr uint64_t kPairBytes = 8 + 4 + 1;
 constexpr uint64_t kTensorBytes = 8 + 4 + 8 + 4 + 8;
@@ -126,10 +131,18 @@ Result<bool> read_bool(Cursor& cursor, const std::string& what) {
   return byte == 1;
 }
 
+Result<void> check_limit(const Cursor& cursor, const std::string& what, uint64_t count, std::string_view noun,
+                         uint64_t limit) {
+  if (count <= limit) return {};
+  return Error{cursor.file() + ": " + what + " claims " + std::to_string(count) + " " + std::string(noun) +
+               ", above the limit of " + std::to_string(limit) + ": " + std::string(kDamaged)};
+}
+
 template <class T>
 Result<Metadata::Value> read_number_array(Cursor& cursor, uint64_t count, const std::string& what) {
-  if (count > cursor.left() / sizeof(T))
+  if (count > cursor.left() / sizeof(T)) {
     return cursor.truncated(what + ", which claims " + std::to_string(count) + " elements");
+  }
   using Stored = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
   std::vector<Stored> values(static_cast<size_t>(count));
   for (Stored& value : values) {
@@ -147,13 +160,14 @@ Result<Metadata::Value> read_number_array(Cursor& cursor, uint64_t count, const 
 Result<Metadata::Value> read_array(Cursor& cursor, const std::string& what) {
   EADEM_ASSIGN_OR_RETURN(const auto type, cursor.take<GgufValueType>(what));
   EADEM_ASSIGN_OR_RETURN(const uint64_t count, cursor.take<uint64_t>(what));
+  EADEM_RETURN_IF_ERROR(check_limit(cursor, what, count, "elements", kArrayLimit));
   const auto too_many = [&](uint64_t least) { return count > cursor.left() / least; };
   const std::string claim = what + ", which claims " + std::to_string(count) + " elements";
   if (type == GgufValueType::kString) {
     if (too_many(sizeof(uint64_t))) return cursor.truncated(claim);
     StringList list;
     for (uint64_t i = 0; i < count; ++i) {
-      EADEM_ASSIGN_OR_RETURN(const std::string_view text, cursor.text(what, cursor.left()));
+      EADEM_ASSIGN_OR_RETURN(const std::string_view text, cursor.text(what, kTextLimit));
       list.push_back(text);
     }
     return Metadata::Value(std::move(list));
@@ -184,7 +198,7 @@ Result<Metadata::Value> read_value(Cursor& cursor, const std::string& what) {
     return Metadata::Value(value);
   }
   if (type == GgufValueType::kString) {
-    EADEM_ASSIGN_OR_RETURN(const std::string_view text, cursor.text(what, cursor.left()));
+    EADEM_ASSIGN_OR_RETURN(const std::string_view text, cursor.text(what, kTextLimit));
     return Metadata::Value(std::string(text));
   }
   Result<Metadata::Value> value = Error{};
@@ -219,6 +233,8 @@ Result<Header> read_header(Cursor& cursor) {
   Header header;
   EADEM_ASSIGN_OR_RETURN(header.tensors, cursor.take<uint64_t>("its header"));
   EADEM_ASSIGN_OR_RETURN(header.pairs, cursor.take<uint64_t>("its header"));
+  EADEM_RETURN_IF_ERROR(check_limit(cursor, "its header", header.pairs, "keys", kPairLimit));
+  EADEM_RETURN_IF_ERROR(check_limit(cursor, "its header", header.tensors, "tensors", kTensorLimit));
   if (header.pairs > cursor.left() / kPairBytes) {
     return cursor.truncated("the metadata, which claim " + std::to_string(header.pairs) + " keys");
   }

@@ -200,6 +200,8 @@ TEST(Checkpoint, FilesOfADirectoryThatAreNotFiles) {
   expect_error(Checkpoint::open(dir.path()), {"config.json", "is missing"});
   dir.write("config.json", "");
   expect_error(Checkpoint::open(dir.path()), {"config.json", "empty"});
+  fs::resize_file(dir.path() / "config.json", (16 << 20) + 1);  // sparse
+  expect_error(Checkpoint::open(dir.path()), {"config.json", "above the limit"});
   dir.write("config.json", kConfig);
   dir.write("generation_config.json", "{");
   expect_error(Checkpoint::open(dir.path()), {"generation_config.json", "not valid JSON"});

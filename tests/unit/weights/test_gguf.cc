@@ -123,6 +123,8 @@ TEST(Gguf, HeadersThatLie) {
       {"GGUF" + bytes_of<uint32_t>(3u << 24) + room, {"big-endian"}},
       {file(UINT64_MAX, 0, room), {"18446744073709551615 tensors"}},
       {file(0, UINT64_MAX, room), {"18446744073709551615 keys"}},
+      {file(0, 65537, room), {"65537 keys", "limit"}},
+      {file((1 << 20) + 1, 0, room), {"1048577 tensors", "limit"}},
       {file(0, 16, room), {"16 keys"}},
       {file(7, 0, room), {"7 tensors"}},
   });
@@ -143,6 +145,8 @@ TEST(Gguf, ValuesThatLie) {
       {one(pair_of_type("k", 7, "\2")), {"'k'", "boolean of 2"}},
       {one(pair_of_type("k", 8, bytes_of<uint64_t>(UINT64_MAX))), {"'k'"}},
       {one(pair_of_type("k", 8, bytes_of<uint64_t>(65))), {"'k'", "ends inside"}},
+      {one(pair_of_type("k", 9, array(0, (1 << 24) + 1))), {"'k'", "16777217 elements", "limit"}},
+      {one(pair_of_type("k", 8, bytes_of<uint64_t>((1 << 26) + 1))), {"'k'", "67108865 bytes", "limit"}},
       {one(pair_of_type("k", 9, array(9, 1))), {"'k'", "array of arrays"}},
       {one(pair_of_type("k", 9, array(77, 1))), {"'k'", "unknown type 77"}},
       {one(pair_of_type("k", 9, array(8, UINT64_MAX))), {"'k'", "18446744073709551615 elements"}},
