@@ -253,6 +253,14 @@ def check_architecture_names_folders(root=ROOT):
             yield f"ARCHITECTURE.md does not name src/{folder}/"
 
 
+def check_links(root=ROOT):
+    """Relative links of the documentation lead to something."""
+    for path in [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text()):
+            if not re.match(r"\w+:", target) and not (path.parent / target).exists():
+                yield f"{path.relative_to(root)}: {target} does not exist"
+
+
 def check_licence(root=ROOT):
     path = root / "LICENSE"
     if not path.exists() or "Apache License" not in path.read_text():

@@ -50,6 +50,9 @@ class Repository(unittest.TestCase):
     def test_architecture_names_every_folder(self):
         self.assertEqual(list(rules.check_architecture_names_folders()), [])
 
+    def test_links_of_the_documentation(self):
+        self.assertEqual(list(rules.check_links()), [])
+
     def test_licence(self):
         self.assertEqual(list(rules.check_licence()), [])
 
@@ -164,7 +167,10 @@ class Planted(unittest.TestCase):
             (root / "src" / "attic").mkdir(parents=True)
             self.assertTrue(list(rules.check_architecture_names_folders(root)))
             self.assertTrue(list(rules.check_licence(root)))
-            (root / "ARCHITECTURE.md").write_text("`src/attic/` is old.")
+            (root / "ARCHITECTURE.md").write_text("`src/attic/` is old. See [it](src/attic/none.md).")
+            self.assertTrue(list(rules.check_links(root)))
+            (root / "ARCHITECTURE.md").write_text("`src/attic/` is old. See [it](src/attic), [that](https://x.org).")
+            self.assertEqual(list(rules.check_links(root)), [])
             (root / "LICENSE").write_text("Apache License")
             self.assertEqual(list(rules.check_architecture_names_folders(root)), [])
             self.assertEqual(list(rules.check_licence(root)), [])
