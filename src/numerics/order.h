@@ -7,8 +7,8 @@
 
 namespace eadem::numerics {
 
-/// The place of a token in the total order (logit descending, token id ascending) as one integer: the lower key comes first. +0 and -0
-/// are one logit; a NaN comes after everything else, by its id.
+/// The place of a token in the total order (logit descending, token id ascending) as one integer: the lower key comes
+/// first. +0 and -0 are one logit; a NaN comes after everything else, by its id.
 EADEM_FN std::uint64_t order_key(float logit, std::uint32_t token) {
   const std::uint32_t bits = bits_of(add_f32(logit, 0.0f));  // -0 becomes +0
   const std::uint32_t ascending = (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;

@@ -17,7 +17,8 @@ using namespace numerics;
 const float kInf = std::numeric_limits<float>::infinity();
 
 TEST(Order, LogitsDescendThenTokensAscend) {
-  const float ordered[] = {kInf, 0x1.fffffep+127f, 2.0f, 1.0f, 0x1p-126f, 0x1p-149f, 0.0f, -0x1p-149f, -0x1p-126f, -1.0f, -2.0f, -kInf};
+  const float ordered[] = {kInf, 0x1.fffffep+127f, 2.0f,       1.0f,  0x1p-126f, 0x1p-149f,
+                           0.0f, -0x1p-149f,       -0x1p-126f, -1.0f, -2.0f,     -kInf};
   for (std::size_t i = 0; i + 1 < std::size(ordered); ++i) {
     EXPECT_TRUE(comes_before(ordered[i], 9, ordered[i + 1], 1)) << i;
     EXPECT_FALSE(comes_before(ordered[i + 1], 1, ordered[i], 9)) << i;
@@ -50,9 +51,9 @@ TEST(Order, KeysSortAsAPlainComparisonDoes) {
 TEST(Order, TopPWeights) {
   EXPECT_EQ(top_p_weight(0.0f), 0u);
   EXPECT_EQ(top_p_weight(1.0f), std::uint64_t{1} << 31);
-  EXPECT_EQ(top_p_weight(0x1p-32f), 0u);               // a half, to even
-  EXPECT_EQ(top_p_weight(0x1.8p-31f), 2u);             // one and a half, to even
-  EXPECT_EQ(top_p_weight(0x1.4p-30f), 2u);             // two and a half, to even
+  EXPECT_EQ(top_p_weight(0x1p-32f), 0u);    // a half, to even
+  EXPECT_EQ(top_p_weight(0x1.8p-31f), 2u);  // one and a half, to even
+  EXPECT_EQ(top_p_weight(0x1.4p-30f), 2u);  // two and a half, to even
   EXPECT_EQ(top_p_weight(0x1.fffffep-1f), 0x7fffff80u);
 }
 
