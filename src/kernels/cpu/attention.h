@@ -64,19 +64,11 @@ struct Visible {
   bool all() const { return first == 0 && last == kKvBlock - 1; }
 };
 
-// The largest of 64 scores. Maxima may be taken in any order.
+// The largest of 64 scores.
 EADEM_FN float largest_of(const Vec* s) {
-  constexpr int kCount = kKvBlock / Vec::kWidth;
   Vec top = s[0];
-  for (int i = 1; i < kCount; ++i) top = max(top, s[i]);
-  float lanes[Vec::kWidth];
-  top.store(lanes);
-  Float4 best = load4(lanes);
-  for (int i = 4; i < Vec::kWidth; i += 4) {
-    const Float4 other = load4(lanes + i);
-    best = best > other ? best : other;
-  }
-  return std::max(std::max(best[0], best[1]), std::max(best[2], best[3]));
+  for (int i = 1; i < kKvBlock / Vec::kWidth; ++i) top = max(top, s[i]);
+  return largest_lane(top);
 }
 
 // numerics::add_weights for l in place, from p's 64 floats.
@@ -139,7 +131,7 @@ EADEM_FN bool weigh(const AttentionShape& shape, Visible visible, const float* s
 // ---- Rows of a call
 // --------------------------------------------------------------------------------------------------------
 
-inline constexpr int kChunk = 48;  // rows x heads of a group that walk the blocks together
+inline constexpr int kChunk = 24;  // rows x heads of a group that walk the blocks together
 
 template <Numerics kTree>
 struct AttentionChunk {

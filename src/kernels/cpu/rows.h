@@ -90,31 +90,36 @@ inline bool swiglu(const float* gate_up, int n, int n_padded, uint16_t* y) {
   return writer.good();
 }
 
+// One scale group; kGroup is known, so that no loop has a tail.
+template <int kGroup>
+inline void quantise_group(const uint16_t* operands, int8_t* q, float& scale, int32_t& sum) {
+  Vec largest(0.0f);
+  for (int i = 0; i < kGroup; i += Vec::kWidth) largest = max(largest, abs(expand(operands + i)));
+  const float top = largest_lane(largest);
+  scale = 0.0f, sum = 0;
+  if (top == 0.0f) {
+    std::fill_n(q, kGroup, int8_t{0});
+    return;
+  }
+  scale = numerics::div_f32(top, 127.0f);
+  const Vec scales(scale), magic(numerics::kRoundMagic);
+  int32_t rounded[kGroup];
+  for (int i = 0; i < kGroup; i += Vec::kWidth) {
+    // |x / scale| < 128, where adding and subtracting 1.5 * 2^23 rounds to the nearest integer, ties to even.
+    truncate(sub(add(div(expand(operands + i), scales), magic), magic)).store(rounded + i);
+  }
+  for (int i = 0; i < kGroup; ++i) q[i] = static_cast<int8_t>(rounded[i]);
+  for (int i = 0; i < kGroup; ++i) sum += rounded[i];
+}
+
 inline void quantise(const uint16_t* operands, int k_padded, int group, int8_t* q, float* scale, int32_t* sum) {
   count_call();
-  constexpr int kMaxGroup = numerics::kQuantisedGroup;
+  constexpr int kSmall = numerics::kStoredGroup, kLarge = numerics::kQuantisedGroup;
   for (int g = 0; g < k_padded / group; ++g, operands += group, q += group) {
-    Vec largest(0.0f);
-    for (int i = 0; i < group; i += Vec::kWidth) largest = max(largest, abs(expand(operands + i)));
-    float lanes[Vec::kWidth];
-    largest.store(lanes);
-    const float top = *std::max_element(lanes, lanes + Vec::kWidth);
-    scale[g] = 0.0f;
-    sum[g] = 0;
-    if (top == 0.0f) {
-      std::fill_n(q, group, int8_t{0});
-      continue;
-    }
-    scale[g] = numerics::div_f32(top, 127.0f);
-    const Vec scales(scale[g]), magic(numerics::kRoundMagic);
-    int32_t rounded[kMaxGroup];
-    for (int i = 0; i < group; i += Vec::kWidth) {
-      // |x / scale| < 128, where adding and subtracting 1.5 * 2^23 rounds to the nearest integer, ties to even.
-      truncate(sub(add(div(expand(operands + i), scales), magic), magic)).store(rounded + i);
-    }
-    for (int i = 0; i < group; ++i) {
-      q[i] = static_cast<int8_t>(rounded[i]);
-      sum[g] += rounded[i];
+    if (group == kLarge) {
+      quantise_group<kLarge>(operands, q, scale[g], sum[g]);
+    } else {
+      quantise_group<kSmall>(operands, q, scale[g], sum[g]);
     }
   }
 }
@@ -133,9 +138,7 @@ inline float largest_logit(const float* x, int n, bool* nan) {
       largest[j] = max(v, largest[j]);
     }
   }
-  float lanes[Vec::kWidth];
-  max(max(largest[0], largest[1]), max(largest[2], largest[3])).store(lanes);
-  float result = *std::max_element(lanes, lanes + Vec::kWidth);
+  float result = largest_lane(max(max(largest[0], largest[1]), max(largest[2], largest[3])));
   *nan = any(bad);
   for (; i < n; ++i) {
     *nan |= numerics::is_nan(x[i]);

@@ -1,5 +1,5 @@
-// The sums of numerics/vector_sum.h over Vec: the 256 logical lanes lie in memory, and vectors of any width walk over
-// them.
+// Across lanes: maxima, and the sums of numerics/vector_sum.h, whose 256 logical lanes lie in memory, so that vectors
+// of any width walk over them.
 #pragma once
 
 #include "kernels/cpu/vec.h"
@@ -24,6 +24,19 @@ EADEM_LANE void store4(float* p, Float4 x) { __builtin_memcpy(p, &x, sizeof x); 
 EADEM_LANE Float4 pair_sums(const float* x) {
   const Float4 a = load4(x), b = load4(x + 4);
   return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+}
+
+// The largest lane: maxima may be taken in any order.
+inline float largest_lane(Vec x) {
+  float lanes[Vec::kWidth];
+  x.store(lanes);
+  Float4 best = load4(lanes);
+  for (int i = 4; i < Vec::kWidth; i += 4) {
+    const Float4 other = load4(lanes + i);
+    best = best > other ? best : other;
+  }
+  const float low = best[0] > best[1] ? best[0] : best[1], high = best[2] > best[3] ? best[2] : best[3];
+  return low > high ? low : high;
 }
 
 // numerics::lane_tree.

@@ -139,6 +139,28 @@ TEST(AttentionRules, AHugeScoreFlagsItsRowAlone) {
   });
 }
 
+// Groups of 7 and 3 heads do not fill the tiles of a kernel: the flag must find its row from any place in them.
+TEST(AttentionRules, AHugeScoreFlagsItsRowInALongCall) {
+  for_each_set([](const KernelSet& set, Numerics tree) {
+    for (int group : {3, 7}) {
+      Sequence s = make_sequence(make_shape(tree, 1, group, 8, 0), 90, Data::kOrdinary, 52);
+      std::vector<int64_t> positions(60);
+      for (size_t r = 0; r < positions.size(); ++r) positions[r] = static_cast<int64_t>(r) + 20;
+      const auto want = attend(set, s, positions);
+      for (int row = 0; row < 60; row += tree == Numerics::kMma16 ? 7 : 1) {
+        Sequence broken = s;
+        const int head = row % group;
+        for (int d = 0; d < 8; ++d)
+          broken.query(row + 20)[head * kPadded + d] = bf16_operand(d % 2 ? 0x1p40f : -0x1p41f);
+        auto got = attend(set, broken, positions);
+        EXPECT_EQ(got[static_cast<size_t>(row)], RowBits{1}) << row;
+        got[static_cast<size_t>(row)] = want[static_cast<size_t>(row)];
+        EXPECT_EQ(difference(want, got), "") << row;
+      }
+    }
+  });
+}
+
 TEST(AttentionRules, OperandsAtTheEndsOfTheirRange) {
   for_each_set([](const KernelSet& set, Numerics tree) {
     Sequence s = make_sequence(make_shape(tree, 1, 2, 40, 0), 300, Data::kOrdinary, 61);
