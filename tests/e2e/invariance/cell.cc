@@ -130,16 +130,18 @@ Result<void> score_all(engine::Engine& engine, const Runs& runs) {
   return {};
 }
 
-Result<void> prove_path(const Cell& cell, const Counters& counters, size_t runs) {
+Result<void> prove_path(const Cell& cell, const Counters& counters, const Runs& runs) {
+  int longest = 0;
+  for (const auto& run : runs) longest = std::max(longest, static_cast<int>(run->request.prompt.size()));
   const auto demand = [&](bool condition, const std::string& what) -> Result<void> {
     if (condition) return {};
     return Error{"the cell (" + cell.describe() + ") proved nothing: " + what};
   };
-  EADEM_RETURN_IF_ERROR(demand(counters.max_sequences == std::min<uint64_t>(cell.batch, runs) || cell.preempt == -1 ||
+  EADEM_RETURN_IF_ERROR(demand(counters.max_sequences == std::min<uint64_t>(cell.batch, runs.size()) || cell.preempt == -1 ||
                                    cell.chunk < cell.batch,
                                "its batch was never full: " + std::to_string(counters.max_sequences)));
   EADEM_RETURN_IF_ERROR(demand(counters.max_rows <= static_cast<uint64_t>(std::max(cell.chunk, cell.batch)), "steps were too large"));
-  EADEM_RETURN_IF_ERROR(demand(cell.chunk > 64 || counters.chunked_prompts > 0, "no prompt was chunked"));
+  EADEM_RETURN_IF_ERROR(demand(longest <= cell.chunk || counters.chunked_prompts > 0, "no prompt was chunked"));
   EADEM_RETURN_IF_ERROR(demand(cell.preempt == 0 || counters.preemptions > 0, "nothing was preempted"));
   EADEM_RETURN_IF_ERROR(demand(cell.prefix == "cold" || counters.prefix_hit_tokens > 0, "no prefix was found"));
   return demand(cell.prefix != "cold" || counters.prefix_hit_tokens == 0, "a cold cell used the cache");
@@ -196,7 +198,7 @@ Result<Hashes> run_cell(const weights::Checkpoint& checkpoint, const std::vector
   Runs runs = runs_of(prompts, cell);
   if (runs.empty()) return Error{"the cell (" + cell.describe() + ") has no prompts"};
   EADEM_RETURN_IF_ERROR(run_all(*engine, runs));
-  EADEM_RETURN_IF_ERROR(prove_path(cell, engine->counters(), runs.size()));
+  EADEM_RETURN_IF_ERROR(prove_path(cell, engine->counters(), runs));
   if (cell.kernels->calls->load() == calls) return Error{"the kernel set " + std::string(cell.kernels->name) + " did not run"};
   if (cell.score) EADEM_RETURN_IF_ERROR(score_all(*engine, runs));
   Hashes hashes;
