@@ -124,7 +124,7 @@ def python_suites(options, reports):
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", str(name)]
         if not options.long:
             command += ["-m", "not long"]
-        yield Suite(f"python/{name.relative_to('tests')}", "pytest", command, 3600 if options.long else 900, report)
+        yield Suite(f"python/{name.relative_to('tests')}", "pytest", command, 14400 if options.long else 2400, report)
 
 
 def rust_suite():

@@ -1,0 +1,61 @@
+"""The invariance matrix on SmolLM2: every cell must meet the one golden hash of each prompt and numerics (see invariance.cc).
+
+The model is fetched once by `eadem pull`; EADEM_SMOLLM2 names a copy where there is no network.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[2]
+NATIVE = ROOT / "build" / "tests" / "e2e" / "invariance" / "invariance"
+ARM = ROOT / "build-aarch64" / "tests" / "e2e" / "invariance" / "invariance"
+EMULATOR = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "-cpu", "max"]
+
+
+def cells(name):
+    return [line for line in (HERE / name).read_text().splitlines() if line and not line.startswith("#")]
+
+
+@pytest.fixture(scope="session")
+def model():
+    if "EADEM_SMOLLM2" in os.environ:
+        return os.environ["EADEM_SMOLLM2"]
+    eadem = os.environ.get("EADEM", str(ROOT / "build" / "eadem"))
+    pulled = subprocess.run([eadem, "pull", "smollm2-135m"], capture_output=True, text=True, timeout=900)
+    assert pulled.returncode == 0, pulled.stderr
+    return pulled.stdout.strip().splitlines()[-1]
+
+
+def run_cell(command, model, cell, folder):
+    file = folder / "cell.txt"
+    file.write_text(cell + "\n")
+    run = subprocess.run(
+        [*command, model, HERE / "prompts.txt", HERE / "golden.txt", file], capture_output=True, text=True, timeout=3600
+    )
+    if re.search(r"^0 passed, 0 failed, 1 skipped$", run.stdout, re.MULTILINE):
+        pytest.skip(run.stdout.splitlines()[0])
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert re.search(r"^1 passed, 0 failed, 0 skipped$", run.stdout, re.MULTILINE), run.stdout
+
+
+@pytest.mark.parametrize("cell", cells("cells.txt"))
+def test_cell(model, cell, tmp_path):
+    run_cell([NATIVE], model, cell, tmp_path)
+
+
+@pytest.mark.parametrize("cell", cells("cells_neon.txt"))
+def test_cell_on_arm(model, cell, tmp_path):
+    if not ARM.exists():
+        pytest.skip("the Arm build is absent (./dev test builds it; --no-arm leaves it out)")
+    run_cell([*EMULATOR, ARM], model, cell, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cell", cells("cells_long.txt"))
+def test_cell_of_the_pairwise_array(model, cell, tmp_path):
+    run_cell([NATIVE], model, cell, tmp_path)
