@@ -61,6 +61,11 @@ fn environment(limits: Limits) -> Result<Environment<'static>, String> {
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_filter("tojson", tojson);
     environment.add_filter("string", |state: &State, value: Value| to_str(state, &value));
+    environment.add_filter("truncate", truncate);
+    // Jinja2: what has an iterator, so an undefined value but not none.
+    environment.add_test("iterable", |value: Value| {
+        value.is_undefined() || (!value.is_none() && value.try_iter().is_ok()) || value.as_str().is_some()
+    });
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });
@@ -81,15 +86,7 @@ fn write_value(out: &mut Output, state: &mut State, value: &Value) -> Result<(),
 
 /// `tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
 fn tojson(state: &State, value: Value, positional: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
-    let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
-    let mut options: [Value; 4] = Default::default();
-    for (i, name) in names.iter().enumerate() {
-        options[i] = match positional.get(i) {
-            Some(value) => value.clone(),
-            None => kwargs.get::<Option<Value>>(name)?.unwrap_or(Value::from(())),
-        };
-    }
-    kwargs.assert_all_used()?;
+    let options = arguments(["ensure_ascii", "indent", "separators", "sort_keys"], &positional, kwargs)?;
     let mut style = JsonStyle { ensure_ascii: options[0].is_true(), ..JsonStyle::default() };
     if !options[1].is_none() {
         style.indent = Some(indentation(&options[1])?);
@@ -116,6 +113,43 @@ fn indentation(value: &Value) -> Result<String, Error> {
         Some(width) if width <= 64 => Ok(" ".repeat(width.max(0) as usize)),
         _ => Err(Error::new(ErrorKind::InvalidOperation, "tojson: indent must be a number up to 64 or a string")),
     }
+}
+
+/// Jinja2's `truncate(value, length=255, killwords=False, end='...', leeway=5)`; lengths in characters.
+fn truncate(value: String, positional: Rest<Value>, kwargs: Kwargs) -> Result<String, Error> {
+    let names = ["length", "killwords", "end", "leeway"];
+    let [length, killwords, end, leeway] = arguments(names, &positional, kwargs)?;
+    let number = |value: &Value, absent: usize| if value.is_none() { Ok(absent) } else { usize::try_from(value.clone()) };
+    let (length, leeway) = (number(&length, 255)?, number(&leeway, 5)?);
+    let end = end.as_str().unwrap_or("...");
+    if value.chars().count() <= length.saturating_add(leeway) {
+        return Ok(value);
+    }
+    let Some(kept) = length.checked_sub(end.chars().count()) else {
+        return Err(Error::new(ErrorKind::InvalidOperation, "truncate: the length is below that of the ending"));
+    };
+    let mut head: String = value.chars().take(kept).collect();
+    if let (false, Some(space)) = (killwords.is_true(), head.rfind(' ')) {
+        head.truncate(space);
+    }
+    Ok(head + end)
+}
+
+/// Arguments given by position or by name; absent ones are none.
+fn arguments<const N: usize>(
+    names: [&'static str; N],
+    positional: &[Value],
+    kwargs: Kwargs,
+) -> Result<[Value; N], Error> {
+    let mut values = [const { Value::UNDEFINED }; N];
+    for (i, name) in names.iter().enumerate() {
+        values[i] = match positional.get(i) {
+            Some(value) => value.clone(),
+            None => kwargs.get::<Option<Value>>(name)?.unwrap_or(Value::from(())),
+        };
+    }
+    kwargs.assert_all_used()?;
+    Ok(values)
 }
 
 fn strftime(format: &str, now: Option<i64>) -> Result<String, Error> {

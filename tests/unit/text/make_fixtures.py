@@ -123,7 +123,7 @@ def demote_byte_tokens(tokenizer):
     return Tokenizer.from_str(json.dumps(document))
 
 
-def make_json(strings):
+def make_json(raw, strings):
     rng = random.Random(3)
     for name, tokenizer in json_tokenizers():
         (FIXTURES / f"{name}.json").write_text(json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":")))
@@ -135,7 +135,7 @@ def make_json(strings):
         write_ids(name, encode, strings)
         encoded = [encode(text, False) for text in strings]
         texts = [tokenizer.decode(ids, skip_special_tokens=True).encode() for ids in encoded]
-        write_records(f"{name}.decoded", [b"=" if text == s.encode() else b"!" + text for text, s in zip(texts, strings)])
+        write_records(f"{name}.decoded", [b"=" if text == original else b"!" + text for text, original in zip(texts, raw)])
         if "ByteLevel" in str(type(tokenizer.decoder)):
             size = tokenizer.get_vocab_size()
             sequences = [[rng.randrange(size) if rng.random() < 0.5 else rng.randrange(260) for _ in range(rng.randrange(30))] for _ in range(200)]
@@ -205,7 +205,7 @@ def main():
     raw = fixture_strings.strings()
     write_records("strings", raw)
     strings = [text.decode("utf-8", "replace") for text in raw]
-    make_json(strings)
+    make_json(raw, strings)
     make_gguf(strings, sys.argv[1], sys.argv[2])
 
 
