@@ -19,8 +19,9 @@ endif()
 set(EADEM_CARGO_TARGET_DIR ${eadem_cargo_default} CACHE PATH "Where cargo compiles")
 set(eadem_rust_archive ${EADEM_CARGO_TARGET_DIR}/release/libeadem_text.a)
 
-# Cargo writes libeadem_text.d, which names every source file, so that Ninja calls cargo only when one changed. The copy
-# keeps a build tree whole when another one, of other sources, shares the folder of cargo.
+# Ninja calls cargo only when a source changed. The copy keeps a build tree whole when another one, of other sources,
+# shares the folder of cargo; for the same reason cargo's own dependency file is of no use.
+file(GLOB eadem_rust_sources CONFIGURE_DEPENDS ${EADEM_RUST_DIR}/src/*.rs)
 set(eadem_rust_copy ${CMAKE_BINARY_DIR}/rust/libeadem_text.a)
 add_custom_command(
   OUTPUT ${eadem_rust_copy}
@@ -28,10 +29,7 @@ add_custom_command(
           --manifest-path ${EADEM_RUST_DIR}/Cargo.toml
   COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/rust
   COMMAND ${CMAKE_COMMAND} -E copy ${eadem_rust_archive} ${eadem_rust_copy}
-  COMMAND ${CMAKE_COMMAND} -DINPUT=${EADEM_CARGO_TARGET_DIR}/release/libeadem_text.d -DOUTPUT=${eadem_rust_copy}.d
-          -DTARGET=${eadem_rust_copy} -P ${CMAKE_SOURCE_DIR}/cmake/RustDepfile.cmake
-  DEPENDS ${EADEM_RUST_DIR}/Cargo.toml ${EADEM_RUST_DIR}/Cargo.lock
-  DEPFILE ${eadem_rust_copy}.d
+  DEPENDS ${eadem_rust_sources} ${EADEM_RUST_DIR}/Cargo.toml ${EADEM_RUST_DIR}/Cargo.lock
   COMMENT "cargo build --locked --release (rust/text)"
   USES_TERMINAL
   VERBATIM)

@@ -5,7 +5,7 @@ use crate::pre_tokenizers::{named, COMMON_NAMES};
 use crate::spm::Spm;
 use crate::tokenizer::{SpecialIds, Tokenizer};
 use ahash::AHashMap;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tokenizers::decoders::byte_level::ByteLevel;
 use tokenizers::models::bpe::BPE;
 use tokenizers::pre_tokenizers::sequence::Sequence;
@@ -115,15 +115,7 @@ fn byte_level(vocab: &Vocab) -> Result<Tokenizer, String> {
             vocab.pre
         )
     })?;
-    let mut merges = Vec::with_capacity(vocab.merges.len());
-    for merge in &vocab.merges {
-        // The first part may itself begin with a space, never be empty.
-        let first = merge.chars().next().map_or(0, char::len_utf8);
-        let cut = merge[first..].find(' ').map(|at| at + first);
-        let cut =
-            cut.ok_or_else(|| format!("tokenizer.ggml.merges: '{merge}' is not two tokens with a space between"))?;
-        merges.push((merge[..cut].to_string(), merge[cut + 1..].to_string()));
-    }
+    let merges = split_merges(vocab)?;
     let model = BPE::builder().vocab_and_merges(ids(vocab), merges).ignore_merges(pre.ignores_merges).build();
     let model = model.map_err(|error| format!("tokenizer.ggml.merges: {error}"))?;
     let mut hf = HfTokenizer::new(model);
@@ -138,6 +130,23 @@ fn byte_level(vocab: &Vocab) -> Result<Tokenizer, String> {
     let tokens = add_tokens(&mut hf, vocab)?;
     let decoder = Decoder::from_json(&serde_json::json!({"type": "ByteLevel"}), &tokens)?;
     finish(hf, tokens, decoder, vocab, pre.adds_bos)
+}
+
+/// The merges as pairs. Of a repeated merge the first counts.
+fn split_merges(vocab: &Vocab) -> Result<Vec<(String, String)>, String> {
+    let mut merges = Vec::with_capacity(vocab.merges.len());
+    let mut seen = HashSet::with_capacity(vocab.merges.len());
+    for merge in &vocab.merges {
+        // The first part may itself begin with a space, never be empty.
+        let first = merge.chars().next().map_or(0, char::len_utf8);
+        let cut = merge[first..].find(' ').map(|at| at + first);
+        let cut =
+            cut.ok_or_else(|| format!("tokenizer.ggml.merges: '{merge}' is not two tokens with a space between"))?;
+        if seen.insert(*merge) {
+            merges.push((merge[..cut].to_string(), merge[cut + 1..].to_string()));
+        }
+    }
+    Ok(merges)
 }
 
 /// Where the file names no BOS, EOS or unknown token, they are 1, 2 and 0, as SentencePiece numbers them.

@@ -4,6 +4,7 @@ pub mod byte_level;
 pub mod decode;
 mod ffi;
 pub mod gguf;
+mod methods;
 pub mod pre_tokenizers;
 pub mod python;
 pub mod spm;

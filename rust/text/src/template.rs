@@ -1,6 +1,7 @@
 //! Chat templates, rendered as the `transformers` library renders them with Jinja2: trimmed and stripped blocks, loop
 //! controls, Python's string methods, its own `tojson`, `raise_exception` and `strftime_now`.
 
+use crate::methods;
 use crate::python::{to_json, to_str, JsonStyle};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest, ValueKind};
@@ -58,7 +59,7 @@ fn environment(limits: Limits) -> Result<Environment<'static>, String> {
     environment.set_fuel(Some(limits.fuel));
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_formatter(write_value);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(methods::call);
     environment.add_filter("tojson", tojson);
     environment.add_filter("string", |state: &State, value: Value| to_str(state, &value));
     environment.add_filter("truncate", truncate);
@@ -66,12 +67,14 @@ fn environment(limits: Limits) -> Result<Environment<'static>, String> {
     environment.add_test("iterable", |value: Value| {
         value.is_undefined() || (!value.is_none() && value.try_iter().is_ok()) || value.as_str().is_some()
     });
+    // Python: what has a length and items by key; minijinja leaves strings and maps out.
+    environment.add_test("sequence", |value: Value| {
+        matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined)
+    });
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });
     environment.add_function("strftime_now", move |format: String| strftime(&format, limits.now));
-    environment.add_function("cycler", minijinja_contrib::globals::cycler);
-    environment.add_function("joiner", minijinja_contrib::globals::joiner);
     Ok(environment)
 }
 
@@ -119,7 +122,8 @@ fn indentation(value: &Value) -> Result<String, Error> {
 fn truncate(value: String, positional: Rest<Value>, kwargs: Kwargs) -> Result<String, Error> {
     let names = ["length", "killwords", "end", "leeway"];
     let [length, killwords, end, leeway] = arguments(names, &positional, kwargs)?;
-    let number = |value: &Value, absent: usize| if value.is_none() { Ok(absent) } else { usize::try_from(value.clone()) };
+    let number =
+        |value: &Value, absent: usize| if value.is_none() { Ok(absent) } else { usize::try_from(value.clone()) };
     let (length, leeway) = (number(&length, 255)?, number(&leeway, 5)?);
     let end = end.as_str().unwrap_or("...");
     if value.chars().count() <= length.saturating_add(leeway) {
