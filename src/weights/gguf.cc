@@ -152,7 +152,7 @@ Result<Metadata::Value> read_number_array(Cursor& cursor, uint64_t count, const 
         return Error{cursor.file() + ": " + what + " has an element beyond 63 bits: " + std::string(kDamaged)};
       }
     }
-    value = static_cast<Stored>(raw);
+    value = static_cast<Stored>(raw);  // NOLINT(bugprone-signed-char-misuse): an int8 is a number here
   }
   return Metadata::Value(std::move(values));
 }

@@ -25,11 +25,10 @@ void write_safetensors(const fs::path& out) {
   write_file(out / "one", safetensors_bytes({a}));
   write_file(out / "three", safetensors_bytes({a, b, c}));
   write_file(out / "header", R"({"x":{"dtype":"F32","shape":[4,4],"data_offsets":[0,64]}}          )");
-  write_file(
-      out / "header_two",
-      R"({"__metadata__":{"format":"pt"},"x":{"dtype":"BF16","shape":[16],"data_offsets":[0,32]},)"
-      R"("y":{"dtype":"U8","shape":[],"data_offsets":[32,33]},)"
-      R"("z":{"dtype":"U8","shape":[31],"data_offsets":[33,64]}})");
+  write_file(out / "header_two",
+             R"({"__metadata__":{"format":"pt"},"x":{"dtype":"BF16","shape":[16],"data_offsets":[0,32]},)"
+             R"("y":{"dtype":"U8","shape":[],"data_offsets":[32,33]},)"
+             R"("z":{"dtype":"U8","shape":[31],"data_offsets":[33,64]}})");
   write_file(out / "index", R"({"metadata":{"total_size":64},"weight_map":{"a":"1.safetensors","b":"2.safetensors"}})");
 }
 
