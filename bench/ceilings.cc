@@ -20,7 +20,8 @@ constexpr int kChains = 16;
 
 __attribute__((target("avx512f"))) float fma512(int64_t steps) {
   __m512 acc[kChains];
-  for (auto& a : acc) a = _mm512_set1_ps(1.0f);
+  float start = 0.0f;  // all different, or the compiler would keep one chain for all
+  for (auto& a : acc) a = _mm512_set1_ps(start += 1.0f);
   const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
   for (int64_t i = 0; i < steps; ++i) {
 #pragma GCC unroll 16
@@ -34,7 +35,8 @@ __attribute__((target("avx512f"))) float fma512(int64_t steps) {
 
 __attribute__((target("avx2,fma"))) float fma256(int64_t steps) {
   __m256 acc[kChains / 2];
-  for (auto& a : acc) a = _mm256_set1_ps(1.0f);
+  float start = 0.0f;
+  for (auto& a : acc) a = _mm256_set1_ps(start += 1.0f);
   const __m256 x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
   for (int64_t i = 0; i < 2 * steps; ++i) {
 #pragma GCC unroll 16
@@ -62,7 +64,8 @@ __attribute__((target("avx2"))) uint64_t read256(const std::byte* data, size_t b
 
 float fma128(int64_t steps) {
   float32x4_t acc[kChains];
-  for (auto& a : acc) a = vdupq_n_f32(1.0f);
+  float start = 0.0f;
+  for (auto& a : acc) a = vdupq_n_f32(start += 1.0f);
   const float32x4_t x = vdupq_n_f32(0.999f), y = vdupq_n_f32(0.001f);
   for (int64_t i = 0; i < steps; ++i) {
 #pragma GCC unroll 16

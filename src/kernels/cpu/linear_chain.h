@@ -66,16 +66,15 @@ template <int kRows, int kPanels>
 EADEM_INLINE void fma32_leaf_block(float* acc, int64_t acc_stride, const float* x, int64_t x_stride, const std::byte* panel,
                                    size_t panel_stride) {
   constexpr int kAll = kPanels * kVecs;
-  Vec e[kRows][kAll], o[kRows][kAll];
+  Vec chain[2][kRows][kAll];  // even, odd
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kAll; ++v) e[r][v] = o[r][v] = Vec(0.0f);
+    for (int v = 0; v < kAll; ++v) chain[0][r][v] = chain[1][r][v] = Vec(0.0f);
   }
+  for (size_t pair = 0; pair < numerics::kLeaf / 2; ++pair) {
+    const std::byte* line = panel + pair * kPairBytes;
 #pragma GCC unroll 2
-  for (int i = 0; i < numerics::kLeaf; i += 2) {
-    const std::byte* line = panel + i / 2 * kPairBytes;
-#pragma GCC unroll 8
     for (int half = 0; half < 2; ++half) {
       Vec w[kAll];
 #pragma GCC unroll 8
@@ -87,9 +86,9 @@ EADEM_INLINE void fma32_leaf_block(float* acc, int64_t acc_stride, const float* 
       }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        const Vec xv(x[r * x_stride + i + half]);
+        const Vec xv(x[r * x_stride + static_cast<int64_t>(pair) * 2 + half]);
 #pragma GCC unroll 8
-        for (int v = 0; v < kAll; ++v) (half == 0 ? e : o)[r][v] = fma(xv, w[v], (half == 0 ? e : o)[r][v]);
+        for (int v = 0; v < kAll; ++v) chain[half][r][v] = fma(xv, w[v], chain[half][r][v]);
       }
     }
   }
@@ -98,8 +97,17 @@ EADEM_INLINE void fma32_leaf_block(float* acc, int64_t acc_stride, const float* 
 #pragma GCC unroll 8
     for (int v = 0; v < kAll; ++v) {
       float* sum = acc + r * acc_stride + v * Vec::kWidth;
-      add(Vec::load(sum), add(e[r][v], o[r][v])).store(sum);
+      add(Vec::load(sum), add(chain[0][r][v], chain[1][r][v])).store(sum);
     }
+  }
+}
+
+// Not inlined, so that the compiler has all registers for it.
+template <int kRows, int kPanels>
+[[gnu::noinline]] static void fma32_block(float* acc, int64_t acc_stride, const float* x, int64_t x_stride, const std::byte* panel,
+                                          size_t panel_stride, int k) {
+  for (int i = 0; i < k; i += numerics::kLeaf) {
+    fma32_leaf_block<kRows, kPanels>(acc, acc_stride, x + i, x_stride, panel + operand_panel_bytes(i), panel_stride);
   }
 }
 
@@ -107,11 +115,7 @@ template <int kPanels>
 EADEM_FN void fma32_rows(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel, size_t panel_stride,
                          int k) {
   for_row_blocks<kFmaRows>(rows, [&]<int kRows>(int first) {
-    float* sums = acc + first * acc_stride;
-    const float* value = x.value + first * x.stride;
-    for (int i = 0; i < k; i += numerics::kLeaf) {
-      fma32_leaf_block<kRows, kPanels>(sums, acc_stride, value + i, x.stride, panel + operand_panel_bytes(i), panel_stride);
-    }
+    fma32_block<kRows, kPanels>(acc + first * acc_stride, acc_stride, x.value + first * x.stride, x.stride, panel, panel_stride, k);
   });
 }
 

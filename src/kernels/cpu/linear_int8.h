@@ -79,17 +79,24 @@ EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Row
   }
 }
 
+// Not inlined, so that the compiler has all registers for it.
+template <int kRows, int kPanels>
+[[gnu::noinline]] static void int8_block(float* acc, int64_t acc_stride, Int8Rows x, const std::byte* panel, size_t panel_stride,
+                                         const LinearShape& s, int groups) {
+  for (int g = 0; g < groups; ++g) {
+    int8_group_block<kRows, kPanels>(acc, acc_stride, x, panel, panel_stride, s);
+    x.words += s.group / 4 * Dot::kWords, x.scale += 1, x.sum += 1;
+    panel += int8_group_bytes(s);
+  }
+}
+
 template <int kPanels>
 EADEM_FN void int8_rows(float* acc, int64_t acc_stride, const Int8Rows& x, int rows, const std::byte* panel, size_t panel_stride,
                         const LinearShape& s, int groups) {
   for_row_blocks<kInt8Rows>(rows, [&]<int kRows>(int first) {
-    for (int g = 0; g < groups; ++g) {
-      const int64_t side = first * x.side_stride + g;
-      const Int8Rows group{x.words + first * x.stride + g * (s.group / 4 * Dot::kWords), x.scale + side, x.sum + side, x.stride,
-                           x.side_stride};
-      int8_group_block<kRows, kPanels>(acc + first * acc_stride, acc_stride, group, panel + g * int8_group_bytes(s), panel_stride,
-                                       s);
-    }
+    const Int8Rows block{x.words + first * x.stride, x.scale + first * x.side_stride, x.sum + first * x.side_stride, x.stride,
+                         x.side_stride};
+    int8_block<kRows, kPanels>(acc + first * acc_stride, acc_stride, block, panel, panel_stride, s, groups);
   });
 }
 
