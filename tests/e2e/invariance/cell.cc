@@ -138,7 +138,7 @@ Result<void> prove_path(const Cell& cell, const Counters& counters, const Runs& 
     return Error{"the cell (" + cell.describe() + ") proved nothing: " + what};
   };
   EADEM_RETURN_IF_ERROR(demand(counters.max_sequences == std::min<uint64_t>(cell.batch, runs.size()) || cell.preempt == -1 ||
-                                   cell.chunk < cell.batch,
+                                   cell.chunk < 4 * cell.batch,
                                "its batch was never full: " + std::to_string(counters.max_sequences)));
   EADEM_RETURN_IF_ERROR(demand(counters.max_rows <= static_cast<uint64_t>(std::max(cell.chunk, cell.batch)), "steps were too large"));
   EADEM_RETURN_IF_ERROR(demand(longest <= cell.chunk || counters.chunked_prompts > 0, "no prompt was chunked"));
