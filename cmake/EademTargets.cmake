@@ -14,7 +14,7 @@ if(CCACHE)
 endif()
 
 # The contract: no contraction, no fast-math, gradual underflow (docs/numerics.md). Every fma is written out.
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -ffp-contract=off -fno-fast-math)
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -ffp-contract=off -fno-fast-math)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   add_compile_options(-Wno-restrict)  # false alarms for std::string's operator+ (GCC bug 105651)
 endif()

@@ -1,0 +1,170 @@
+// The public API over a tiny model without a tokenizer: answers, n, errors, identity, counters.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "eadem/engine.h"
+#include "support/tiny_llama.h"
+
+namespace eadem {
+namespace {
+
+struct Opened {
+  explicit Opened(EngineOptions options = {}) {
+    testing::write_tiny_llama(folder.path());
+    options.model = folder.path().string();
+    options.threads = 2;
+    auto result = Engine::open(options);
+    if (!result.ok()) throw std::runtime_error(result.error().message);
+    engine = std::make_unique<Engine>(std::move(result).value());
+  }
+  test::TempDirectory folder;
+  std::unique_ptr<Engine> engine;
+};
+
+Request request_of(int tokens, int n = 1) {
+  Request request;
+  for (int i = 0; i < 20; ++i) request.prompt_token_ids.push_back(i * 11 % 211);
+  request.sampling.max_tokens = tokens;
+  request.sampling.seed = 7;
+  request.sampling.n = n;
+  request.sampling.logprobs = 3;
+  return request;
+}
+
+bool same(const Completion& a, const Completion& b) {
+  if (a.tokens.size() != b.tokens.size() || a.kv_hash != b.kv_hash) return false;
+  for (size_t i = 0; i < a.tokens.size(); ++i) {
+    if (a.tokens[i].token != b.tokens[i].token) return false;
+    if (std::memcmp(&a.tokens[i].logprob, &b.tokens[i].logprob, sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+TEST(EngineApi, EachOfNAnswersIsItsOwnRequest) {
+  Opened opened({.kv_hash = true});
+  const auto together = opened.engine->generate(request_of(12, 3));
+  ASSERT_TRUE(together.ok()) << together.error().message;
+  ASSERT_EQ(together.value().size(), 3u);
+  for (const Completion& answer : together.value()) {
+    Request alone = request_of(12);
+    alone.sampling.seed = answer.seed;
+    const auto single = opened.engine->generate(alone);
+    ASSERT_TRUE(single.ok());
+    EXPECT_TRUE(same(answer, single.value()[0])) << answer.index;
+    EXPECT_FALSE(answer.kv_hash.empty());
+  }
+  EXPECT_FALSE(same(together.value()[0], together.value()[1])) << "the control: other seeds draw other tokens";
+  EXPECT_GT(opened.engine->counters().mixed_steps, 0u);
+  EXPECT_GT(opened.engine->counters().kernel_calls, 0u);
+}
+
+TEST(EngineApi, AnUnseededAnswerTellsItsSeedAndCanBeHadAgain) {
+  Opened opened;
+  Request request = request_of(8);
+  request.sampling.seed.reset();
+  const auto first = opened.engine->generate(request);
+  ASSERT_TRUE(first.ok());
+  EXPECT_LT(first.value()[0].seed, uint64_t{1} << 53);
+  request.sampling.seed = first.value()[0].seed;
+  EXPECT_TRUE(same(first.value()[0], opened.engine->generate(request).value()[0]));
+}
+
+TEST(EngineApi, CallbacksSeeEveryTokenAndMayEndAnAnswer) {
+  Opened opened;
+  int seen = 0;
+  Callbacks callbacks;
+  callbacks.on_token = [&](int, const SampledToken&, std::string_view) { return ++seen < 5; };
+  Request request = request_of(12);
+  request.sampling.ignore_eos = true;
+  const auto answer = opened.engine->generate(request, callbacks);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(seen, 5);
+  EXPECT_EQ(answer.value()[0].tokens.size(), 5u);
+  EXPECT_EQ(answer.value()[0].finish_reason, FinishReason::kCancelled);
+}
+
+TEST(EngineApi, CancelEndsOneRequestAlone) {
+  Opened opened;
+  int done = 0;
+  std::vector<Completion> kept;
+  const auto gone = opened.engine->submit(request_of(40), {{}, [&](auto) { ++done; }});
+  const auto stays = opened.engine->submit(request_of(12), {{}, [&](auto answers) { kept = std::move(answers), ++done; }});
+  ASSERT_TRUE(gone.ok() && stays.ok());
+  for (int i = 0; i < 3; ++i) opened.engine->step();
+  opened.engine->cancel(gone.value());
+  while (opened.engine->step()) {
+  }
+  EXPECT_EQ(done, 2);
+  EXPECT_TRUE(same(kept.at(0), opened.engine->generate(request_of(12)).value()[0]));
+}
+
+TEST(EngineApi, ErrorsNameWhatIsWrong) {
+  Opened opened;
+  const auto error_of = [&](auto change) {
+    Request request = request_of(4);
+    change(request);
+    const auto result = opened.engine->generate(request);
+    return result.ok() ? std::string("accepted") : result.error().message;
+  };
+  const auto expect = [&](const std::string& word, auto change) {
+    const std::string message = error_of(change);
+    EXPECT_NE(message.find(word), std::string::npos) << message;
+  };
+  expect("accepted", [](Request&) {});
+  expect("prompt", [](Request& r) { r.prompt_token_ids.clear(); });
+  expect("vocabulary", [](Request& r) { r.prompt_token_ids[3] = 211; });
+  expect("temperature", [](Request& r) { r.sampling.temperature = -1; });
+  expect("top_p", [](Request& r) { r.sampling.top_p = 1.5f; });
+  expect("n is 0", [](Request& r) { r.sampling.n = 0; });
+  expect("tokenizer", [](Request& r) { r.sampling.stop = {"x"}; });
+  EXPECT_FALSE(opened.engine->tokenize("text").ok());
+  EXPECT_FALSE(opened.engine->render_chat("[]").ok());
+}
+
+TEST(EngineApi, OptionsThatCannotBeAreRefused) {
+  const test::TempDirectory folder;
+  testing::write_tiny_llama(folder.path());
+  const auto error_of = [&](EngineOptions options) {
+    options.model = folder.path().string();
+    const auto engine = Engine::open(options);
+    return engine.ok() ? std::string("opened") : engine.error().message;
+  };
+  EXPECT_NE(error_of({.numerics = "fp16"}).find("fp16"), std::string::npos);
+  EXPECT_NE(error_of({.isa = "mmx"}).find("mmx"), std::string::npos);
+  EXPECT_NE(error_of({.device = "tpu"}).find("tpu"), std::string::npos);
+  EXPECT_NE(error_of({.max_batch = 0}).find("max_batch"), std::string::npos);
+  EXPECT_EQ(error_of({.isa = "reference"}), "opened");
+}
+
+TEST(EngineApi, IdentityChangesWithWhatMayMoveBitsAndWithNothingElse) {
+  Opened opened;
+  const std::string identity = opened.engine->identity();
+  EXPECT_EQ(identity.size(), 64u);
+  const auto identity_of = [&](EngineOptions options) {
+    options.model = opened.folder.path().string();
+    return Engine::open(options).value().identity();
+  };
+  EXPECT_EQ(identity_of({.isa = "reference", .threads = 3, .max_batch = 5}), identity);
+  EXPECT_NE(identity_of({.numerics = "int8"}), identity);
+  const test::TempDirectory other;
+  testing::write_tiny_llama(other.path(), 2);
+  EXPECT_NE(Engine::open({.model = other.path().string()}).value().identity(), identity);
+}
+
+TEST(EngineApi, ATraceHasALineForEachRowLayerAndOp) {
+  const test::TempDirectory folder;
+  const std::string path = (folder.path() / "trace.jsonl").string();
+  {
+    Opened opened({.trace_file = path});
+    ASSERT_TRUE(opened.engine->generate(request_of(3)).ok());
+  }
+  std::ifstream file(path);
+  int lines = 0, layers = 0;
+  for (std::string line; std::getline(file, line); ++lines) layers += line.find("\"layer\":1,") != std::string::npos;
+  EXPECT_GT(lines, 20 * 2);
+  EXPECT_GT(layers, 20);
+}
+
+}  // namespace
+}  // namespace eadem
