@@ -113,7 +113,7 @@ TEST(EngineApi, ErrorsNameWhatIsWrong) {
   };
   expect("accepted", [](Request&) {});
   expect("prompt", [](Request& r) { r.prompt_token_ids.clear(); });
-  expect("vocabulary", [](Request& r) { r.prompt_token_ids[3] = 211; });
+  expect("token_ids holds 211", [](Request& r) { r.prompt_token_ids[3] = 211; });
   expect("temperature", [](Request& r) { r.sampling.temperature = -1; });
   expect("top_p", [](Request& r) { r.sampling.top_p = 1.5f; });
   expect("n is 0", [](Request& r) { r.sampling.n = 0; });
