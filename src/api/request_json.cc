@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/result.h"
 
@@ -213,15 +214,17 @@ ordered_json top_of(const std::vector<SampledToken>& tokens) {
   return values;
 }
 
-}  // namespace
+// Long names of untrusted fields would make an error no line to read.
+std::string shortened(const std::string& field) {
+  constexpr size_t kLongest = 64;
+  return field.size() <= kLongest ? field : field.substr(0, kLongest) + "...";
+}
 
-Result<ParsedRequest> parse_request(const json& line, const SamplingParams& defaults) {
+Result<void> read_fields(const json& line, ParsedRequest& request) {
   if (!line.is_object()) return Error{"a request must be a JSON object"};
-  ParsedRequest request;
-  request.sampling = defaults;
   for (const auto& [field, value] : line.items()) {
     const auto reader = readers().find(field);
-    if (reader == readers().end()) return Error{"unknown field '" + field + "': remove it, or see `eadem generate --help`"};
+    if (reader == readers().end()) return Error{"unknown field '" + shortened(field) + "': remove it, or see `eadem generate --help`"};
     if (value.is_null()) continue;  // absent, as clients write it
     EADEM_RETURN_IF_ERROR(reader->second(request, value, field));
   }
@@ -230,12 +233,73 @@ Result<ParsedRequest> parse_request(const json& line, const SamplingParams& defa
     EADEM_ASSIGN_OR_RETURN(request.sampling.logprobs, logprob_count(line["top_logprobs"], "top_logprobs"));
   }
   if (request.sampling.top_k < 0) request.sampling.top_k = 0;  // -1 is vLLM's "off"
+  return {};
+}
+
+// The parser itself does not recurse, but writing a value does: deep nesting would end the stack.
+Result<void> check_nesting(std::string_view text) {
+  constexpr int kDeepest = 100;
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > kDeepest) return Error{"nested deeper than " + std::to_string(kDeepest) + " levels"};
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<json> parse_line(std::string_view text) {
+  EADEM_RETURN_IF_ERROR(check_nesting(text));
+  std::set<std::string> keys;
+  std::string twice;
+  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second) {
+      twice = parsed.get<std::string>();
+    }
+    return true;
+  };
+  try {
+    json line = json::parse(text, watch);
+    if (!twice.empty()) return Error{"field '" + shortened(twice) + "' stands there twice"};
+    return line;
+  } catch (const json::parse_error& fault) {
+    return Error{"not valid JSON (at byte " + std::to_string(fault.byte) + ")"};
+  } catch (const json::out_of_range&) {
+    return Error{"not valid JSON: a number is too large"};
+  }
+}
+
+Result<ParsedRequest> parse_request(const json& line, const SamplingParams& defaults) {
+  ParsedRequest request;
+  request.sampling = defaults;
+  EADEM_RETURN_IF_ERROR(read_fields(line, request));
   const bool chat = !request.messages.empty(), text = line.contains("prompt") && !line["prompt"].is_null();
   if (chat == text) return Error{"a request needs either 'prompt' or 'messages'"};
   if (!chat && !(request.tools.empty() && request.template_kwargs.empty())) {
     return Error{"'tools' and 'chat_template_kwargs' go with 'messages'"};
   }
   return request;
+}
+
+Result<SamplingParams> parse_sampling(const json& fields, const SamplingParams& defaults) {
+  ParsedRequest request;
+  request.sampling = defaults;
+  EADEM_RETURN_IF_ERROR(read_fields(fields, request));
+  for (const char* field : {"id", "prompt", "messages", "tools", "chat_template_kwargs"}) {
+    if (fields.contains(field)) return Error{"field '" + std::string(field) + "' is no sampling parameter"};
+  }
+  return std::move(request.sampling);
 }
 
 Result<Request> resolve(const Engine& engine, ParsedRequest parsed) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -19,8 +20,14 @@ struct ParsedRequest {
   SamplingParams sampling;
 };
 
+// One line of JSONL as JSON. Errors: no valid JSON, nested too deep, a field of the object that stands there twice.
+Result<nlohmann::json> parse_line(std::string_view text);
+
 // One request object; absent fields take `defaults`. Errors name the field and what it must be.
 Result<ParsedRequest> parse_request(const nlohmann::json& line, const SamplingParams& defaults);
+
+// Sampling fields alone, over `defaults`.
+Result<SamplingParams> parse_sampling(const nlohmann::json& fields, const SamplingParams& defaults);
 
 // Tokenises the prompt, or renders and tokenises the messages.
 Result<Request> resolve(const Engine& engine, ParsedRequest parsed);

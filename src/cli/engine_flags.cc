@@ -1,0 +1,89 @@
+#include "cli/engine_flags.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+namespace eadem::cli {
+namespace {
+
+// "512M": bytes, or KiB, MiB, GiB.
+Result<size_t> parse_bytes(const std::string& text) {
+  int shift = 0;
+  std::string digits = text;
+  if (!text.empty()) {
+    const std::string units = "KMG";
+    const size_t unit = units.find(text.back());
+    if (unit != std::string::npos) {
+      shift = 10 * static_cast<int>(unit + 1);
+      digits.pop_back();
+    }
+  }
+  const auto number = parse_integer(digits, 1, (int64_t{1} << 50) >> shift);
+  if (!number.ok()) return Error{"a number of bytes, as 1500000000, 512M or 2G"};
+  return static_cast<size_t>(number.value()) << shift;
+}
+
+}  // namespace
+
+void EngineFlags::add(Flags& flags) {
+  const char* model = std::getenv("EADEM_MODEL");
+  options.model = model != nullptr && *model != '\0' ? model : "smollm2-135m";
+  flags.option("-m,--model", "MODEL", "a folder, a .gguf or .safetensors file, or the name of a pulled model [smollm2-135m]",
+               [this](const std::string& value) -> Result<void> {
+                 if (value.empty()) return Error{"a path or a name"};
+                 options.model = value;
+                 model_given = true;
+                 return {};
+               });
+  flags.text("--numerics", "NAME", "mma16, fma32, int8 or auto: the arithmetic, hence the bits [auto]", &options.numerics);
+  flags.text("--device", "NAME", "cpu [cpu]", &options.device);
+  flags.text("--isa", "NAME", "kernel set: auto, reference, avx2, avx512 or neon [auto]", &options.isa);
+  flags.integer("--threads", "workers; 0: one per core [0]", 0, 1024, &options.threads);
+  flags.integer("--max-batch", "sequences that run at once [32]", 1, 4096, &options.max_batch);
+  flags.integer("--prefill-chunk", "most rows of a step [512]", 1, 65536, &options.prefill_chunk);
+  flags.integer("--kv-blocks", "blocks of 64 positions; 0: as many as --kv-memory holds [0]", 0, 1 << 28, &options.kv_blocks);
+  flags.option("--kv-memory", "BYTES", "memory of keys and values, e.g. 512M or 2G [1G]",
+               [this](const std::string& value) -> Result<void> {
+                 EADEM_ASSIGN_OR_RETURN(options.kv_memory, parse_bytes(value));
+                 return {};
+               });
+  flags.option("--max-model-len", "N", "longest prompt and answer together; 0: the model's context [0]",
+               [this](const std::string& value) -> Result<void> {
+                 EADEM_ASSIGN_OR_RETURN(options.max_model_len, parse_integer(value, 0, int64_t{1} << 31));
+                 return {};
+               });
+  flags.flag("--no-prefix-cache", "compute every prompt anew", [this] { options.prefix_cache = false; });
+  flags.integer("--force-preempt", "preempt a sequence each time it has drawn N tokens, for tests; 0: never [0]", 0, 1 << 30,
+                &options.force_preempt);
+  flags.text("--trace", "FILE", "write a digest of each row, layer and op", &options.trace_file);
+  flags.flag("--kv-hash", "add a hash of the keys and values to each answer", &options.kv_hash);
+  flags.flag("--stats", "counters as JSON on stderr at the end", &stats);
+}
+
+Result<Engine> EngineFlags::open() const { return Engine::open(options); }
+
+void print_stats(const EngineFlags& flags, const Engine& engine) {
+  if (!flags.stats) return;
+  const Counters c = engine.counters();
+  const nlohmann::ordered_json object = {{"steps", c.steps},
+                                         {"rows", c.rows},
+                                         {"mixed_steps", c.mixed_steps},
+                                         {"chunked_prompts", c.chunked_prompts},
+                                         {"prefix_hit_tokens", c.prefix_hit_tokens},
+                                         {"prefix_hits", c.prefix_hits},
+                                         {"prefix_evictions", c.prefix_evictions},
+                                         {"preemptions", c.preemptions},
+                                         {"recomputed_tokens", c.recomputed_tokens},
+                                         {"finished", c.finished},
+                                         {"failed", c.failed},
+                                         {"cancelled", c.cancelled},
+                                         {"max_rows", c.max_rows},
+                                         {"max_sequences", c.max_sequences},
+                                         {"kernel_calls", c.kernel_calls},
+                                         {"isa", engine.info().isa},
+                                         {"threads", engine.info().threads}};
+  std::fprintf(stderr, "%s\n", object.dump().c_str());
+}
+
+}  // namespace eadem::cli

@@ -1,0 +1,22 @@
+// The options that say how a model runs. None of them but --numerics can move a bit of an answer.
+#pragma once
+
+#include "cli/flags.h"
+#include "eadem/engine.h"
+
+namespace eadem::cli {
+
+struct EngineFlags {
+  EngineOptions options;  // the model is $EADEM_MODEL, else smollm2-135m, unless -m names one
+  bool stats = false;
+  bool model_given = false;
+
+  // The flags must live as long as the command.
+  void add(Flags& flags);
+  Result<Engine> open() const;
+};
+
+// Counters as one line of JSON on stderr, where --stats asks for it.
+void print_stats(const EngineFlags& flags, const Engine& engine);
+
+}  // namespace eadem::cli

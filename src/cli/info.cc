@@ -1,0 +1,117 @@
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/batch.h"
+#include "cli/command.h"
+#include "cli/engine_flags.h"
+#include "cli/machine.h"
+#include "kernels/kernel_set.h"
+#include "numerics/version.h"
+
+namespace eadem::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Options {
+  EngineFlags engine;
+  bool json = false;
+};
+
+ordered_json kernel_sets() {
+  ordered_json sets = ordered_json::array();
+  for (const kernels::KernelSet* set : kernels::all_kernel_sets()) {
+    sets.push_back({{"name", set->name}, {"supported", set->supported()}, {"used", set == &kernels::best_kernel_set()}});
+  }
+  return sets;
+}
+
+ordered_json all_numerics() {
+  ordered_json names = ordered_json::array();
+  for (const auto numerics : numerics::kAllNumerics) names.push_back(numerics::full_name(numerics));
+  return names;
+}
+
+ordered_json describe(const Engine& engine) {
+  const ModelInfo& info = engine.info();
+  return {{"path", info.path},
+          {"format", info.format},
+          {"family", info.family},
+          {"numerics", info.numerics},
+          {"isa", info.isa},
+          {"threads", info.threads},
+          {"vocab", info.vocab},
+          {"context", info.context},
+          {"max_model_len", info.max_model_len},
+          {"layers", info.layers},
+          {"hidden", info.hidden},
+          {"heads", info.heads},
+          {"kv_heads", info.kv_heads},
+          {"head_size", info.head_size},
+          {"weight_bytes", info.weight_bytes},
+          {"kv_blocks", info.kv_blocks},
+          {"kv_bytes", info.kv_bytes},
+          {"eos_token_ids", info.eos_token_ids},
+          {"tokenizer", info.has_tokenizer},
+          {"chat_template", info.has_chat_template},
+          {"fingerprint", engine.identity()}};
+}
+
+std::string plain(const ordered_json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (!value.is_array()) return to_line(value);
+  std::string text;
+  for (const ordered_json& element : value) text += (text.empty() ? "" : " ") + plain(element);
+  return text;
+}
+
+void print_fields(const ordered_json& object) {
+  for (const auto& [key, value] : object.items()) {
+    std::printf("  %-14s  %s\n", key.c_str(), plain(value).c_str());
+  }
+}
+
+void print(const ordered_json& all) {
+  std::printf("eadem %s\nmachine\n", plain(all["version"]).c_str());
+  print_fields(all["machine"]);
+  std::puts("kernel sets");
+  for (const ordered_json& set : all["kernel_sets"]) {
+    const bool used = set["used"].get<bool>(), supported = set["supported"].get<bool>();
+    std::printf("  %-14s  %s\n", plain(set["name"]).c_str(), used ? "used" : supported ? "supported" : "not on this machine");
+  }
+  std::printf("numerics\n  %s\n", plain(all["numerics"]).c_str());
+  if (!all.contains("model")) return;
+  std::puts("model");
+  print_fields(all["model"]);
+}
+
+Result<int> run(const Options& options) {
+  ordered_json all = {{"version", EADEM_VERSION},
+                      {"machine", describe_machine()},
+                      {"kernel_sets", kernel_sets()},
+                      {"numerics", all_numerics()},
+                      {"default_numerics", "int8-v1 where the linear weights are Q8_0, Q4_0 or Q4_1, else fma32-v1"}};
+  if (options.engine.model_given) {
+    EADEM_ASSIGN_OR_RETURN(const Engine engine, options.engine.open());
+    all["model"] = describe(engine);
+  }
+  if (options.json) {
+    std::puts(to_line(all).c_str());
+  } else {
+    print(all);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Run add_info(Flags flags) {
+  auto options = std::make_shared<Options>();
+  flags.flag("--json", "as a JSON object", &options->json);
+  options->engine.add(flags);
+  return [options] { return run(*options); };
+}
+
+}  // namespace eadem::cli

@@ -1,0 +1,11 @@
+// The machine that the program runs on.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+namespace eadem::cli {
+
+// {"cpu", "cores", "features": [...], "memory_bytes"}
+nlohmann::ordered_json describe_machine();
+
+}  // namespace eadem::cli

@@ -1,0 +1,88 @@
+// eadem COMMAND [OPTIONS]
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+
+#include "cli/command.h"
+#include "cli/terminal.h"
+
+namespace eadem::cli {
+namespace {
+
+struct Command {
+  const char* name;
+  const char* help;
+  const char* example;
+  Run (*add)(Flags);
+};
+
+constexpr Command kCommands[] = {
+    {"pull", "Fetch a model into the cache", "eadem pull smollm2-135m", add_pull},
+    {"generate", "Answer one prompt, or a file of requests",
+     "eadem generate --temperature 0 \"Why is the sky blue?\"\n  eadem generate --in questions.jsonl --out answers.jsonl", add_generate},
+    {"chat", "Hold a conversation in the terminal", "eadem chat --system \"You are a pirate.\"", add_chat},
+    {"score", "Logprobs of given tokens, equal to those of generation",
+     "echo '{\"prompt\": \"Paris is in\", \"completion\": \" France\"}' | eadem score --in -", add_score},
+    {"replay", "Run the answers of an output file again and compare the bits", "eadem replay answers.jsonl --threads 1", add_replay},
+    {"info", "The machine, its kernel sets and numerics; with -m a model and its identity", "eadem info -m smollm2-135m --json", add_info},
+    {"bench", "Speed of prefill and decode", "eadem bench --batch 1,4,16 --json", add_bench},
+};
+
+int bad_usage(const std::string& message) {
+  print_error(message);
+  return kBadInput;
+}
+
+// CLI11's faults in this program's words. `where` names the command whose help tells more.
+int explain(const CLI::ParseError& fault, const CLI::App& chosen, const std::string& where) {
+  const std::string help = ": see `" + where + " --help`";
+  const auto rest = chosen.remaining(true);
+  if (dynamic_cast<const CLI::ExtrasError*>(&fault) != nullptr && !rest.empty()) {
+    const bool option = rest.front().size() > 1 && rest.front()[0] == '-';
+    return bad_usage((option ? "unknown option '" : "unexpected argument '") + rest.front() + "'" + help);
+  }
+  std::string message = fault.what();
+  if (const size_t at = message.find(": "); dynamic_cast<const CLI::ValidationError*>(&fault) != nullptr && at != std::string::npos) {
+    return bad_usage("option " + message.substr(0, at) + " " + message.substr(at + 2));
+  }
+  return bad_usage(message + help);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Eadem: language model inference with the same bits however it runs", "eadem");
+  app.set_version_flag("--version", std::string("eadem ") + EADEM_VERSION);
+  app.require_subcommand(0, 1);
+  app.footer("`eadem COMMAND --help` tells the options of a command, with an example.");
+  Run chosen;
+  for (const Command& command : kCommands) {
+    CLI::App* sub = app.add_subcommand(command.name, command.help);
+    sub->footer(std::string("Example:\n  ") + command.example);
+    sub->parse_complete_callback([&chosen, sub, run = command.add(Flags(sub))] {
+      if (sub->parsed()) chosen = run;
+    });
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    app.exit(success);
+    return 0;
+  } catch (const CLI::ParseError& fault) {
+    const auto subs = app.get_subcommands();
+    return explain(fault, subs.empty() ? app : *subs.front(), subs.empty() ? "eadem" : "eadem " + subs.front()->get_name());
+  }
+  if (!chosen) return bad_usage("a command is needed: pull, generate, chat, score, replay, info or bench (see `eadem --help`)");
+  const auto status = chosen();
+  return status.ok() ? status.value() : bad_usage(status.error().message);
+}
+
+}  // namespace
+}  // namespace eadem::cli
+
+int main(int argc, char** argv) {
+  try {
+    return eadem::cli::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    eadem::cli::print_error("out of memory: lower --max-batch, --kv-memory or logprobs");
+    return eadem::cli::kBadInput;
+  }
+}

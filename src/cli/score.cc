@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "api/request_json.h"
+#include "cli/batch.h"
+#include "cli/command.h"
+#include "cli/engine_flags.h"
+#include "cli/sampling_flags.h"
+
+namespace eadem::cli {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+struct Options {
+  EngineFlags engine;
+  BatchFiles files;
+  json fields = json::object();
+};
+
+// The completion of a line, as tokens; empty: the prompt itself is scored.
+Result<std::vector<int32_t>> take_completion(const Engine& engine, json& line) {
+  const auto found = line.find("completion");
+  if (found == line.end()) return std::vector<int32_t>{};
+  if (line.contains("golden_token_ids")) return Error{"give one of 'completion' and 'golden_token_ids'"};
+  if (!found->is_string()) return Error{"field 'completion' must be a string (token ids go into 'golden_token_ids')"};
+  const auto text = found->get<std::string>();
+  line.erase(found);
+  EADEM_ASSIGN_OR_RETURN(auto ids, engine.tokenize(text, false));
+  if (ids.empty()) return Error{"field 'completion' must hold at least one token"};
+  return ids;
+}
+
+// A completion is a forced continuation, the path of generation itself; a prompt alone is read and not gone on from.
+Result<Request> prepare(const Engine& engine, const SamplingParams& defaults, json line) {
+  if (!line.is_object()) return Error{"a line must be a JSON object"};
+  for (const char* field : {"max_tokens", "max_completion_tokens", "min_tokens", "n", "stop", "stop_token_ids", "ignore_eos"}) {
+    if (line.contains(field)) return Error{"field '" + std::string(field) + "' says nothing about scoring: remove it"};
+  }
+  EADEM_ASSIGN_OR_RETURN(auto completion, take_completion(engine, line));
+  EADEM_ASSIGN_OR_RETURN(auto parsed, api::parse_request(line, defaults));
+  SamplingParams& sampling = parsed.sampling;
+  if (!completion.empty()) sampling.golden_token_ids = std::move(completion);
+  sampling.max_tokens = static_cast<int>(sampling.golden_token_ids.size());
+  if (sampling.golden_token_ids.empty()) {
+    sampling.prompt_logprobs = std::max({sampling.prompt_logprobs, sampling.logprobs, 0});
+    sampling.logprobs = -1;
+  } else {
+    sampling.logprobs = std::max(sampling.logprobs, 0);
+  }
+  // Nothing is drawn, so no seed can matter.
+  sampling.seed = sampling.seed.value_or(0);
+  return api::resolve(engine, std::move(parsed));
+}
+
+// The codec's answer with sums over the scored tokens: the completion's, else the prompt's but for the first. Double sums in order.
+ordered_json render(const Engine& engine, const Request& request, const Completion& answer) {
+  ordered_json object = api::to_json(engine, request, answer);
+  const auto& tokens = answer.tokens.empty() ? answer.prompt_tokens : answer.tokens;
+  double sum = 0.0;
+  int64_t count = 0;
+  bool masked = false;
+  for (size_t i = answer.tokens.empty() ? 1 : 0; i < tokens.size(); ++i) {
+    masked = masked || std::isnan(tokens[i].logprob);
+    sum += double{tokens[i].logprob};
+    ++count;
+  }
+  const bool known = count > 0 && !masked;
+  object["sum"] = known ? ordered_json(sum) : count == 0 ? ordered_json(0.0) : ordered_json(nullptr);
+  object["count"] = count;
+  object["perplexity"] = known ? ordered_json(std::exp(-sum / static_cast<double>(count))) : ordered_json(nullptr);
+  return object;
+}
+
+Result<int> run(const Options& options) {
+  if (options.files.in.empty()) return Error{"--in FILE is needed: lines with 'prompt' (text or token ids) or 'messages'"};
+  EADEM_ASSIGN_OR_RETURN(Engine engine, options.engine.open());
+  EADEM_ASSIGN_OR_RETURN(const SamplingParams defaults, api::parse_sampling(options.fields, engine.default_sampling()));
+  BatchJob job;
+  job.files = options.files;
+  job.prepare = [&](json line) { return prepare(engine, defaults, std::move(line)); };
+  job.render = [&](const Request& request, const Completion& answer) { return render(engine, request, answer); };
+  const auto status = run_batch(engine, options.engine.options.max_batch, job);
+  print_stats(options.engine, engine);
+  return status;
+}
+
+}  // namespace
+
+Run add_score(Flags flags) {
+  auto options = std::make_shared<Options>();
+  options->files.add(flags);
+  flags.option("--logprobs", "K", "also the K most likely tokens [0]", [o = options.get()](const std::string& text) -> Result<void> {
+    EADEM_ASSIGN_OR_RETURN(const int64_t count, parse_integer(text, 0, INT32_MAX));
+    o->fields["logprobs"] = count;
+    return {};
+  });
+  flags.flag("--json", "the output is JSON in any case", [] {});
+  options->engine.add(flags);
+  return [options] { return run(*options); };
+}
+
+}  // namespace eadem::cli
