@@ -21,7 +21,8 @@ Error wrong(std::string_view field, std::string_view wanted) {
 
 Result<int64_t> integer(const json& value, std::string_view field, int64_t least, int64_t most) {
   const std::string wanted = "an integer in " + std::to_string(least) + " ... " + std::to_string(most);
-  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX)) return wrong(field, wanted);
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
+    return wrong(field, wanted);
   const auto number = value.get<int64_t>();
   if (number < least || number > most) return wrong(field, wanted);
   return number;
@@ -68,7 +69,8 @@ Result<std::vector<std::pair<int32_t, float>>> biases(const json& value, std::st
   for (const auto& [key, bias] : value.items()) {
     char* end = nullptr;
     const long id = std::strtol(key.c_str(), &end, 10);
-    if (key.empty() || *end != '\0' || id < 0 || id > INT32_MAX) return wrong(field, "an object whose keys are token ids");
+    if (key.empty() || *end != '\0' || id < 0 || id > INT32_MAX)
+      return wrong(field, "an object whose keys are token ids");
     EADEM_ASSIGN_OR_RETURN(const float amount, number(bias, field));
     result.emplace_back(static_cast<int32_t>(id), amount);
   }
@@ -97,25 +99,30 @@ Result<void> set_int(int& field, Result<int64_t> parsed) {
 
 using Reader = std::function<Result<void>(ParsedRequest&, const json&, std::string_view)>;
 
-Reader read_number(float SamplingParams::*member) {
-  return [member](ParsedRequest& r, const json& v, std::string_view f) { return set(r.sampling.*member, number(v, f)); };
+Reader read_number(float SamplingParams::* member) {
+  return
+      [member](ParsedRequest& r, const json& v, std::string_view f) { return set(r.sampling.*member, number(v, f)); };
 }
-Reader read_count(int SamplingParams::*member, int64_t least) {
+Reader read_count(int SamplingParams::* member, int64_t least) {
   return [member, least](ParsedRequest& r, const json& v, std::string_view f) {
     return set_int(r.sampling.*member, integer(v, f, least, INT32_MAX));
   };
 }
-Reader read_flag(bool SamplingParams::*member) {
+Reader read_flag(bool SamplingParams::* member) {
   return [member](ParsedRequest& r, const json& v, std::string_view f) { return set(r.sampling.*member, flag(v, f)); };
 }
-Reader read_tokens(std::vector<int32_t> SamplingParams::*member) {
-  return [member](ParsedRequest& r, const json& v, std::string_view f) { return set(r.sampling.*member, token_ids(v, f)); };
+Reader read_tokens(std::vector<int32_t> SamplingParams::* member) {
+  return [member](ParsedRequest& r, const json& v, std::string_view f) {
+    return set(r.sampling.*member, token_ids(v, f));
+  };
 }
-Reader read_logprobs(int SamplingParams::*member) {
-  return [member](ParsedRequest& r, const json& v, std::string_view f) { return set(r.sampling.*member, logprob_count(v, f)); };
+Reader read_logprobs(int SamplingParams::* member) {
+  return [member](ParsedRequest& r, const json& v, std::string_view f) {
+    return set(r.sampling.*member, logprob_count(v, f));
+  };
 }
 // A JSON value that is passed on as text.
-Reader keep_text(std::string ParsedRequest::*member, json::value_t type, std::string wanted) {
+Reader keep_text(std::string ParsedRequest::* member, json::value_t type, std::string wanted) {
   return [member, type, wanted](ParsedRequest& r, const json& v, std::string_view f) -> Result<void> {
     if (v.type() != type) return wrong(f, wanted);
     r.*member = v.dump();
@@ -193,7 +200,9 @@ const std::map<std::string, Reader, std::less<>>& readers() {
   return table;
 }
 
-ordered_json number_or_null(float value) { return std::isnan(value) ? ordered_json(nullptr) : ordered_json(double{value}); }
+ordered_json number_or_null(float value) {
+  return std::isnan(value) ? ordered_json(nullptr) : ordered_json(double{value});
+}
 
 ordered_json logprobs_of(const std::vector<SampledToken>& tokens) {
   ordered_json values = ordered_json::array();
@@ -224,7 +233,8 @@ Result<void> read_fields(const json& line, ParsedRequest& request) {
   if (!line.is_object()) return Error{"a request must be a JSON object"};
   for (const auto& [field, value] : line.items()) {
     const auto reader = readers().find(field);
-    if (reader == readers().end()) return Error{"unknown field '" + shortened(field) + "': remove it, or see `eadem generate --help`"};
+    if (reader == readers().end())
+      return Error{"unknown field '" + shortened(field) + "': remove it, or see `eadem generate --help`"};
     if (value.is_null()) continue;  // absent, as clients write it
     EADEM_RETURN_IF_ERROR(reader->second(request, value, field));
   }
@@ -307,7 +317,8 @@ Result<Request> resolve(const Engine& engine, ParsedRequest parsed) {
   request.id = std::move(parsed.id);
   request.sampling = std::move(parsed.sampling);
   if (!parsed.messages.empty()) {
-    EADEM_ASSIGN_OR_RETURN(const std::string text, engine.render_chat(parsed.messages, parsed.tools, parsed.template_kwargs));
+    EADEM_ASSIGN_OR_RETURN(const std::string text,
+                           engine.render_chat(parsed.messages, parsed.tools, parsed.template_kwargs));
     EADEM_ASSIGN_OR_RETURN(request.prompt_token_ids, engine.tokenize(text, false));
   } else if (const auto* text = std::get_if<std::string>(&parsed.prompt)) {
     EADEM_ASSIGN_OR_RETURN(request.prompt_token_ids, engine.tokenize(*text));

@@ -1,5 +1,5 @@
-// Requests and answers as JSON, under the names of OpenAI's completions API and vLLM's extras. One codec for JSONL files and, later,
-// the server. Unknown fields are refused, never ignored.
+// Requests and answers as JSON, under the names of OpenAI's completions API and vLLM's extras. One codec for JSONL
+// files and, later, the server. Unknown fields are refused, never ignored.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -14,9 +14,9 @@ namespace eadem::api {
 
 // What a line asks; its prompt is still text where it came as text.
 struct ParsedRequest {
-  std::string id;                                        // empty: none was given
+  std::string id;  // empty: none was given
   std::variant<std::string, std::vector<int32_t>> prompt;
-  std::string messages, tools, template_kwargs;          // JSON texts; chat where messages is not empty
+  std::string messages, tools, template_kwargs;  // JSON texts; chat where messages is not empty
   SamplingParams sampling;
 };
 
@@ -32,8 +32,9 @@ Result<SamplingParams> parse_sampling(const nlohmann::json& fields, const Sampli
 // Tokenises the prompt, or renders and tokenises the messages.
 Result<Request> resolve(const Engine& engine, ParsedRequest parsed);
 
-// One answer: index, prompt_token_ids, token_ids, text, logprobs, top_logprobs, finish_reason, seed, numerics, fingerprint, usage,
-// and the effective sampling parameters. Numbers restore the exact float32; a masked token's logprob is null.
+// One answer: index, prompt_token_ids, token_ids, text, logprobs, top_logprobs, finish_reason, seed, numerics,
+// fingerprint, usage, and the effective sampling parameters. Numbers restore the exact float32; a masked token's
+// logprob is null.
 nlohmann::ordered_json to_json(const Engine& engine, const Request& request, const Completion& answer);
 
 // The effective sampling parameters, under their API names; parse_request reads them back.

@@ -49,7 +49,8 @@ struct Kept {
 // Finds where whole answers end. Only the last line may be torn.
 Result<Kept> scan(const std::string& path) {
   EADEM_ASSIGN_OR_RETURN(LineReader reader, LineReader::open(path));
-  const Error foreign{path + " holds something else than answers of this command: name another file, or use --overwrite"};
+  const Error foreign{path +
+                      " holds something else than answers of this command: name another file, or use --overwrite"};
   Kept kept;
   int64_t line = 0, wanted = 0, seen = 0;
   for (std::string text; reader.next(text);) {
@@ -57,7 +58,8 @@ Result<Kept> scan(const std::string& path) {
     if (!reader.ended_by_newline()) break;
     const bool answer = entry.is_object() && entry.contains("sampling") && entry["sampling"].is_object() &&
                         entry["sampling"].value("n", json(1)).is_number_integer();
-    if (!entry.is_object() || !entry.contains("line") || !entry["line"].is_number_integer() || !(answer || entry.contains("error"))) {
+    if (!entry.is_object() || !entry.contains("line") || !entry["line"].is_number_integer() ||
+        !(answer || entry.contains("error"))) {
       return foreign;
     }
     const auto number = entry["line"].get<int64_t>();
@@ -123,7 +125,8 @@ Result<void> Batch::verify(const ordered_json& kept) {
   const Item item = read_item(job_, text, in_.line_number());
   if (item.id != kept.value("id", std::string())) return differs("input");
   if (!kept.contains("sampling")) return {};  // a line that failed
-  if (!item.error.empty() || ordered_json(item.request.prompt_token_ids) != kept["prompt_token_ids"]) return differs("input");
+  if (!item.error.empty() || ordered_json(item.request.prompt_token_ids) != kept["prompt_token_ids"])
+    return differs("input");
   if (kept.value("fingerprint", std::string()) != engine_.identity()) return differs("model or numerics");
   return json(api::to_json(item.request.sampling)) == json(kept["sampling"]) ? Result<void>() : differs("sampling");
 }
@@ -172,13 +175,13 @@ Result<int> Batch::run(int max_batch) {
   catch_interrupts();
   Progress bar;
   const auto tick = [&](uint64_t tokens) {
-    bar.show(in_.bytes(), in_.size(), "line " + std::to_string(last_written_) + ", " +
-                                          std::to_string(static_cast<int64_t>(static_cast<double>(tokens) / bar.seconds())) +
-                                          " tokens/s");
+    bar.show(in_.bytes(), in_.size(),
+             "line " + std::to_string(last_written_) + ", " +
+                 std::to_string(static_cast<int64_t>(static_cast<double>(tokens) / bar.seconds())) + " tokens/s");
   };
-  EADEM_ASSIGN_OR_RETURN(const PipelineEnd end,
-                         run_pipeline(engine_, 2 * max_batch, [this](Item& item) { return next(item); },
-                                      [this](Item& item) { return write(item); }, tick));
+  EADEM_ASSIGN_OR_RETURN(const PipelineEnd end, run_pipeline(
+                                                    engine_, 2 * max_batch, [this](Item& item) { return next(item); },
+                                                    [this](Item& item) { return write(item); }, tick));
   bar.clear();
   return finish(end);
 }
@@ -203,6 +206,8 @@ Result<int> run_batch(Engine& engine, int max_batch, const BatchJob& job) {
   return batch.run(max_batch);
 }
 
-std::string to_line(const ordered_json& object) { return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
+std::string to_line(const ordered_json& object) {
+  return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
 
 }  // namespace eadem::cli

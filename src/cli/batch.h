@@ -1,5 +1,5 @@
-// A file of requests to a file of answers: one line an answer, in the order of the input, each with the input's line number. What an
-// interrupted run left is kept and gone on from.
+// A file of requests to a file of answers: one line an answer, in the order of the input, each with the input's line
+// number. What an interrupted run left is kept and gone on from.
 #pragma once
 
 #include <functional>

@@ -51,14 +51,16 @@ Result<Times> measure(const Options& options, Engine& engine, int batch) {
       times[static_cast<size_t>(i)].push_back(now() - start);
       return !interrupted();
     };
-    EADEM_ASSIGN_OR_RETURN(const auto ticket, engine.submit(make_request(options, engine.info(), i), std::move(callbacks)));
+    EADEM_ASSIGN_OR_RETURN(const auto ticket,
+                           engine.submit(make_request(options, engine.info(), i), std::move(callbacks)));
     static_cast<void>(ticket);
   }
   while (engine.step()) {
   }
   if (interrupted()) return Error{"interrupted"};
   for (const auto& sequence : times) {
-    if (sequence.size() != static_cast<size_t>(options.fresh)) return Error{"a sequence failed: the model's arithmetic left its range"};
+    if (sequence.size() != static_cast<size_t>(options.fresh))
+      return Error{"a sequence failed: the model's arithmetic left its range"};
   }
   return times;
 }
@@ -102,7 +104,9 @@ struct Figures {
 Result<ordered_json> bench_batch(const Options& options, Engine& engine, int batch, Progress& bar) {
   Figures figures;
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
-    bar.show(0, 0, "batch " + std::to_string(batch) + ", repeat " + std::to_string(repeat + 1) + " of " + std::to_string(options.repeats));
+    bar.show(0, 0,
+             "batch " + std::to_string(batch) + ", repeat " + std::to_string(repeat + 1) + " of " +
+                 std::to_string(options.repeats));
     EADEM_ASSIGN_OR_RETURN(const Times times, measure(options, engine, batch));
     figures.add(options, times);
   }
@@ -115,34 +119,45 @@ Result<ordered_json> bench_batch(const Options& options, Engine& engine, int bat
 
 void print(const ordered_json& all) {
   const ordered_json& machine = all["machine"];
-  std::printf("%s, %s, %d threads, %s\n", all["model"].get<std::string>().c_str(), all["numerics"].get<std::string>().c_str(),
-              all["threads"].get<int>(), machine["cpu"].get<std::string>().c_str());
+  std::printf("%s, %s, %d threads, %s\n", all["model"].get<std::string>().c_str(),
+              all["numerics"].get<std::string>().c_str(), all["threads"].get<int>(),
+              machine["cpu"].get<std::string>().c_str());
   std::printf("prompts of %d tokens, %d new, median of %d (spread)\n", all["prompt"].get<int>(), all["new"].get<int>(),
               all["repeats"].get<int>());
   std::printf("%5s  %21s  %21s  %18s  %18s\n", "batch", "prefill tok/s", "decode tok/s", "TTFT ms", "ITL ms");
   const auto figure = [](const ordered_json& value, double scale, int digits) {
     char text[48];
-    std::snprintf(text, sizeof(text), "%.*f (%.0f %%)", digits, value["median"].get<double>() * scale, value["spread"].get<double>() * 100);
+    std::snprintf(text, sizeof(text), "%.*f (%.0f %%)", digits, value["median"].get<double>() * scale,
+                  value["spread"].get<double>() * 100);
     return std::string(text);
   };
   for (const ordered_json& row : all["results"]) {
-    std::printf("%5d  %21s  %21s  %18s  %18s\n", row["batch"].get<int>(), figure(row["prefill_tokens_per_second"], 1, 1).c_str(),
-                figure(row["decode_tokens_per_second"], 1, 1).c_str(), figure(row["time_to_first_token_seconds"], 1e3, 1).c_str(),
-                figure(row["inter_token_seconds"], 1e3, 2).c_str());
+    std::printf(
+        "%5d  %21s  %21s  %18s  %18s\n", row["batch"].get<int>(),
+        figure(row["prefill_tokens_per_second"], 1, 1).c_str(), figure(row["decode_tokens_per_second"], 1, 1).c_str(),
+        figure(row["time_to_first_token_seconds"], 1e3, 1).c_str(), figure(row["inter_token_seconds"], 1e3, 2).c_str());
   }
 }
 
 Result<int> run(const Options& options) {
   EngineFlags flags = options.engine;
   flags.options.prefix_cache = false;  // repeats would find their prompts there
-  flags.options.max_batch = std::max(flags.options.max_batch, static_cast<int>(*std::max_element(options.batches.begin(), options.batches.end())));
+  flags.options.max_batch = std::max(
+      flags.options.max_batch, static_cast<int>(*std::max_element(options.batches.begin(), options.batches.end())));
   const double start = now();
   EADEM_ASSIGN_OR_RETURN(Engine engine, flags.open());
   const ModelInfo& info = engine.info();
-  ordered_json all = {{"version", EADEM_VERSION},   {"machine", describe_machine()}, {"model", info.path},
-                      {"numerics", info.numerics},  {"isa", info.isa},               {"threads", info.threads},
-                      {"load_seconds", now() - start}, {"prompt", options.prompt},   {"new", options.fresh},
-                      {"repeats", options.repeats}, {"results", ordered_json::array()}};
+  ordered_json all = {{"version", EADEM_VERSION},
+                      {"machine", describe_machine()},
+                      {"model", info.path},
+                      {"numerics", info.numerics},
+                      {"isa", info.isa},
+                      {"threads", info.threads},
+                      {"load_seconds", now() - start},
+                      {"prompt", options.prompt},
+                      {"new", options.fresh},
+                      {"repeats", options.repeats},
+                      {"results", ordered_json::array()}};
   catch_interrupts();
   Progress bar;
   for (const int64_t batch : options.batches) {

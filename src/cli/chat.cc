@@ -54,7 +54,8 @@ Result<Request> Chat::request() const {
   request.sampling = sampling_;
   const int64_t room = engine_.info().max_model_len - static_cast<int64_t>(request.prompt_token_ids.size());
   if (room < 1) return Error{"the conversation no longer fits into the context: /reset starts a new one"};
-  if (!options_.sampling.fields.contains("max_tokens")) request.sampling.max_tokens = static_cast<int>(std::min<int64_t>(room, 1024));
+  if (!options_.sampling.fields.contains("max_tokens"))
+    request.sampling.max_tokens = static_cast<int>(std::min<int64_t>(room, 1024));
   return request;
 }
 
@@ -97,7 +98,8 @@ Result<void> Chat::answer(const std::string& line) {
 
 Result<int> Chat::run() {
   const bool terminal = stdin_is_terminal();
-  if (terminal) print_note(engine_.info().path + ", " + engine_.info().numerics + ". /reset starts anew, /exit or Ctrl-D ends.");
+  if (terminal)
+    print_note(engine_.info().path + ", " + engine_.info().numerics + ". /reset starts anew, /exit or Ctrl-D ends.");
   for (std::string line;;) {
     if (terminal) std::fputs("> ", stderr);
     if (!std::getline(std::cin, line)) break;
@@ -118,7 +120,8 @@ Result<int> Chat::run() {
 
 Result<int> run(const Options& options) {
   EADEM_ASSIGN_OR_RETURN(Engine engine, options.engine.open());
-  if (!engine.info().has_chat_template) return Error{engine.info().path + " has no chat template: use `eadem generate --raw`"};
+  if (!engine.info().has_chat_template)
+    return Error{engine.info().path + " has no chat template: use `eadem generate --raw`"};
   EADEM_ASSIGN_OR_RETURN(SamplingParams sampling, options.sampling.over(engine));
   if (sampling.n != 1) return Error{"--n: a conversation has one answer at a time"};
   catch_interrupts();

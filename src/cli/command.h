@@ -1,5 +1,5 @@
-// The commands: each adds its options and returns what runs when it was chosen. The exit status is 0, 1 where a check failed, 130
-// after an interrupt; an Error becomes one line on stderr and exit status 2.
+// The commands: each adds its options and returns what runs when it was chosen. The exit status is 0, 1 where a check
+// failed, 130 after an interrupt; an Error becomes one line on stderr and exit status 2.
 #pragma once
 
 #include <functional>

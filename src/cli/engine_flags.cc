@@ -29,20 +29,23 @@ Result<size_t> parse_bytes(const std::string& text) {
 void EngineFlags::add(Flags& flags) {
   const char* model = std::getenv("EADEM_MODEL");
   options.model = model != nullptr && *model != '\0' ? model : "smollm2-135m";
-  flags.option("-m,--model", "MODEL", "a folder, a .gguf or .safetensors file, or the name of a pulled model [smollm2-135m]",
+  flags.option("-m,--model", "MODEL",
+               "a folder, a .gguf or .safetensors file, or the name of a pulled model [smollm2-135m]",
                [this](const std::string& value) -> Result<void> {
                  if (value.empty()) return Error{"a path or a name"};
                  options.model = value;
                  model_given = true;
                  return {};
                });
-  flags.text("--numerics", "NAME", "mma16, fma32, int8 or auto: the arithmetic, hence the bits [auto]", &options.numerics);
+  flags.text("--numerics", "NAME", "mma16, fma32, int8 or auto: the arithmetic, hence the bits [auto]",
+             &options.numerics);
   flags.text("--device", "NAME", "cpu [cpu]", &options.device);
   flags.text("--isa", "NAME", "kernel set: auto, reference, avx2, avx512 or neon [auto]", &options.isa);
   flags.integer("--threads", "workers; 0: one per core [0]", 0, 1024, &options.threads);
   flags.integer("--max-batch", "sequences that run at once [32]", 1, 4096, &options.max_batch);
   flags.integer("--prefill-chunk", "most rows of a step [512]", 1, 65536, &options.prefill_chunk);
-  flags.integer("--kv-blocks", "blocks of 64 positions; 0: as many as --kv-memory holds [0]", 0, 1 << 28, &options.kv_blocks);
+  flags.integer("--kv-blocks", "blocks of 64 positions; 0: as many as --kv-memory holds [0]", 0, 1 << 28,
+                &options.kv_blocks);
   flags.option("--kv-memory", "BYTES", "memory of keys and values, e.g. 512M or 2G [1G]",
                [this](const std::string& value) -> Result<void> {
                  EADEM_ASSIGN_OR_RETURN(options.kv_memory, parse_bytes(value));
@@ -54,8 +57,8 @@ void EngineFlags::add(Flags& flags) {
                  return {};
                });
   flags.flag("--no-prefix-cache", "compute every prompt anew", [this] { options.prefix_cache = false; });
-  flags.integer("--force-preempt", "preempt a sequence each time it has drawn N tokens, for tests; 0: never [0]", 0, 1 << 30,
-                &options.force_preempt);
+  flags.integer("--force-preempt", "preempt a sequence each time it has drawn N tokens, for tests; 0: never [0]", 0,
+                1 << 30, &options.force_preempt);
   flags.text("--trace", "FILE", "write a digest of each row, layer and op", &options.trace_file);
   flags.flag("--kv-hash", "add a hash of the keys and values to each answer", &options.kv_hash);
   flags.flag("--stats", "counters as JSON on stderr at the end", &stats);

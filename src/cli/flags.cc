@@ -28,7 +28,9 @@ void Flags::repeated(const std::string& names, const std::string& placeholder, c
       [names, parser = std::move(parser)](const std::vector<std::string>& values) {
         for (const std::string& value : values) parse(parser, names, value);
       };
-  app_->add_option_function<std::vector<std::string>>(names, take, help)->type_name(placeholder)->allow_extra_args(false);
+  app_->add_option_function<std::vector<std::string>>(names, take, help)
+      ->type_name(placeholder)
+      ->allow_extra_args(false);
 }
 
 void Flags::flag(const std::string& names, const std::string& help, std::function<void()> set) {
@@ -39,7 +41,8 @@ void Flags::positional(const std::string& name, const std::string& help, std::st
   app_->add_option(name, *target, help)->type_name("")->required(required);
 }
 
-void Flags::text(const std::string& names, const std::string& placeholder, const std::string& help, std::string* target) {
+void Flags::text(const std::string& names, const std::string& placeholder, const std::string& help,
+                 std::string* target) {
   option(names, placeholder, help, [target](const std::string& value) -> Result<void> {
     if (value.empty()) return Error{"some text"};
     *target = value;
@@ -74,7 +77,8 @@ Result<std::vector<int64_t>> parse_integers(std::string_view text, int64_t least
   for (size_t at = text.find_first_not_of(kSeparators); at != std::string_view::npos;) {
     const size_t end = std::min(text.find_first_of(kSeparators, at), text.size());
     const auto number = parse_integer(text.substr(at, end - at), least, most);
-    if (!number.ok()) return Error{"integers in " + std::to_string(least) + " ... " + std::to_string(most) + " with spaces or commas"};
+    if (!number.ok())
+      return Error{"integers in " + std::to_string(least) + " ... " + std::to_string(most) + " with spaces or commas"};
     numbers.push_back(number.value());
     at = text.find_first_not_of(kSeparators, end);
   }

@@ -1,5 +1,5 @@
-// The options of one command. A thin layer over CLI11, so that every fault of an option reads alike: its name, what was given, what
-// it must be.
+// The options of one command. A thin layer over CLI11, so that every fault of an option reads alike: its name, what was
+// given, what it must be.
 #pragma once
 
 #include <cstdint>

@@ -60,11 +60,13 @@ Result<Request> make_request(const Options& options, const Engine& engine, Sampl
   } else {
     parsed.prompt = options.token_ids;
   }
-  if (options.verbose) print_note(chat ? "the prompt is a message of the model's chat template" : "the prompt is completed as it is");
+  if (options.verbose)
+    print_note(chat ? "the prompt is a message of the model's chat template" : "the prompt is completed as it is");
   return api::resolve(engine, std::move(parsed));
 }
 
-void print_answers(const Options& options, const Engine& engine, const Request& request, const std::vector<Completion>& answers) {
+void print_answers(const Options& options, const Engine& engine, const Request& request,
+                   const std::vector<Completion>& answers) {
   for (const Completion& answer : answers) {
     if (options.json) {
       std::puts(to_line(api::to_json(engine, request, answer)).c_str());
@@ -111,7 +113,8 @@ Result<int> run(const Options& options) {
   EADEM_RETURN_IF_ERROR(check(options));
   EADEM_ASSIGN_OR_RETURN(Engine engine, options.engine.open());
   EADEM_ASSIGN_OR_RETURN(const SamplingParams sampling, options.sampling.over(engine));
-  const auto status = options.files.in.empty() ? run_prompt(options, engine, sampling) : run_file(options, engine, sampling);
+  const auto status =
+      options.files.in.empty() ? run_prompt(options, engine, sampling) : run_file(options, engine, sampling);
   print_stats(options.engine, engine);
   return status;
 }
@@ -120,15 +123,17 @@ Result<int> run(const Options& options) {
 
 Run add_generate(Flags flags) {
   auto options = std::make_shared<Options>();
-  flags.positional("PROMPT", "what to answer: a message of the model's chat template, where it has one, else a text to go on with",
-                   &options->prompt);
+  flags.positional(
+      "PROMPT", "what to answer: a message of the model's chat template, where it has one, else a text to go on with",
+      &options->prompt);
   flags.flag("--raw", "go on with PROMPT as it is, without the chat template", &options->raw);
   flags.text("--system", "TEXT", "the system message before PROMPT", &options->system);
-  flags.option("--token-ids", "IDS", "the prompt as token ids: \"1 2 3\"", [o = options.get()](const std::string& text) -> Result<void> {
-    EADEM_ASSIGN_OR_RETURN(const auto ids, parse_integers(text, 0, INT32_MAX));
-    o->token_ids.assign(ids.begin(), ids.end());
-    return {};
-  });
+  flags.option("--token-ids", "IDS", "the prompt as token ids: \"1 2 3\"",
+               [o = options.get()](const std::string& text) -> Result<void> {
+                 EADEM_ASSIGN_OR_RETURN(const auto ids, parse_integers(text, 0, INT32_MAX));
+                 o->token_ids.assign(ids.begin(), ids.end());
+                 return {};
+               });
   options->files.add(flags);
   flags.flag("--json", "the answers as JSON objects, one a line", &options->json);
   flags.flag("--verbose", "say on stderr how the prompt is used", &options->verbose);

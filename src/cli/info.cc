@@ -22,7 +22,8 @@ struct Options {
 ordered_json kernel_sets() {
   ordered_json sets = ordered_json::array();
   for (const kernels::KernelSet* set : kernels::all_kernel_sets()) {
-    sets.push_back({{"name", set->name}, {"supported", set->supported()}, {"used", set == &kernels::best_kernel_set()}});
+    sets.push_back(
+        {{"name", set->name}, {"supported", set->supported()}, {"used", set == &kernels::best_kernel_set()}});
   }
   return sets;
 }
@@ -79,7 +80,10 @@ void print(const ordered_json& all) {
   std::puts("kernel sets");
   for (const ordered_json& set : all["kernel_sets"]) {
     const bool used = set["used"].get<bool>(), supported = set["supported"].get<bool>();
-    std::printf("  %-14s  %s\n", plain(set["name"]).c_str(), used ? "used" : supported ? "supported" : "not on this machine");
+    std::printf("  %-14s  %s\n", plain(set["name"]).c_str(),
+                used        ? "used"
+                : supported ? "supported"
+                            : "not on this machine");
   }
   std::printf("numerics\n  %s\n", plain(all["numerics"]).c_str());
   if (!all.contains("model")) return;

@@ -17,8 +17,8 @@ class LineReader {
   LineReader& operator=(LineReader&&) = delete;
   ~LineReader();
 
-  // The next line that holds more than blanks; false at the end. A line longer than kLongest keeps its beginning alone, which is no
-  // JSON any more.
+  // The next line that holds more than blanks; false at the end. A line longer than kLongest keeps its beginning alone,
+  // which is no JSON any more.
   bool next(std::string& line);
   int64_t line_number() const { return number_; }  // of the line that next() gave, from 1
   uint64_t bytes() const { return bytes_; }        // read so far

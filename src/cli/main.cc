@@ -19,12 +19,16 @@ struct Command {
 constexpr Command kCommands[] = {
     {"pull", "Fetch a model into the cache", "eadem pull smollm2-135m", add_pull},
     {"generate", "Answer one prompt, or a file of requests",
-     "eadem generate --temperature 0 \"Why is the sky blue?\"\n  eadem generate --in questions.jsonl --out answers.jsonl", add_generate},
+     "eadem generate --temperature 0 \"Why is the sky blue?\"\n  eadem generate --in questions.jsonl --out "
+     "answers.jsonl",
+     add_generate},
     {"chat", "Hold a conversation in the terminal", "eadem chat --system \"You are a pirate.\"", add_chat},
     {"score", "Logprobs of given tokens, equal to those of generation",
      "echo '{\"prompt\": \"Paris is in\", \"completion\": \" France\"}' | eadem score --in -", add_score},
-    {"replay", "Run the answers of an output file again and compare the bits", "eadem replay answers.jsonl --threads 1", add_replay},
-    {"info", "The machine, its kernel sets and numerics; with -m a model and its identity", "eadem info -m smollm2-135m --json", add_info},
+    {"replay", "Run the answers of an output file again and compare the bits", "eadem replay answers.jsonl --threads 1",
+     add_replay},
+    {"info", "The machine, its kernel sets and numerics; with -m a model and its identity",
+     "eadem info -m smollm2-135m --json", add_info},
     {"bench", "Speed of prefill and decode", "eadem bench --batch 1,4,16 --json", add_bench},
 };
 
@@ -42,7 +46,8 @@ int explain(const CLI::ParseError& fault, const CLI::App& chosen, const std::str
     return bad_usage((option ? "unknown option '" : "unexpected argument '") + rest.front() + "'" + help);
   }
   std::string message = fault.what();
-  if (const size_t at = message.find(": "); dynamic_cast<const CLI::ValidationError*>(&fault) != nullptr && at != std::string::npos) {
+  if (const size_t at = message.find(": ");
+      dynamic_cast<const CLI::ValidationError*>(&fault) != nullptr && at != std::string::npos) {
     return bad_usage("option " + message.substr(0, at) + " " + message.substr(at + 2));
   }
   return bad_usage(message + help);
@@ -68,9 +73,11 @@ int run(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& fault) {
     const auto subs = app.get_subcommands();
-    return explain(fault, subs.empty() ? app : *subs.front(), subs.empty() ? "eadem" : "eadem " + subs.front()->get_name());
+    return explain(fault, subs.empty() ? app : *subs.front(),
+                   subs.empty() ? "eadem" : "eadem " + subs.front()->get_name());
   }
-  if (!chosen) return bad_usage("a command is needed: pull, generate, chat, score, replay, info or bench (see `eadem --help`)");
+  if (!chosen)
+    return bad_usage("a command is needed: pull, generate, chat, score, replay, info or bench (see `eadem --help`)");
   const auto status = chosen();
   return status.ok() ? status.value() : bad_usage(status.error().message);
 }

@@ -43,7 +43,9 @@ Result<PipelineEnd> run_pipeline(Engine& engine, int most_under_way, const Sourc
       where->done = !where->item.error.empty();
       if (where->done) continue;
       Callbacks callbacks;
-      callbacks.on_done = [where, &end](std::vector<Completion> answers) { fill(*where, std::move(answers), end.tokens); };
+      callbacks.on_done = [where, &end](std::vector<Completion> answers) {
+        fill(*where, std::move(answers), end.tokens);
+      };
       const auto ticket = engine.submit(where->item.request, std::move(callbacks));
       if (ticket.ok()) continue;
       where->item.error = ticket.error().message;

@@ -37,7 +37,8 @@ Result<int> run(const Options& options) {
   }
   if (!path.ok()) return Error{path.error()};
   const std::string text = path.value().string();
-  std::puts(options.json ? nlohmann::ordered_json{{"name", options.name}, {"path", text}}.dump().c_str() : text.c_str());
+  std::puts(options.json ? nlohmann::ordered_json{{"name", options.name}, {"path", text}}.dump().c_str()
+                         : text.c_str());
   return 0;
 }
 
@@ -45,7 +46,8 @@ Result<int> run(const Options& options) {
 
 Run add_pull(Flags flags) {
   auto options = std::make_shared<Options>();
-  flags.positional("NAME", "smollm2-135m, or a Hugging Face repository: org/name[@revision] or org/name/FILE.gguf", &options->name, true);
+  flags.positional("NAME", "smollm2-135m, or a Hugging Face repository: org/name[@revision] or org/name/FILE.gguf",
+                   &options->name, true);
   flags.flag("--json", "the result as a JSON object", &options->json);
   return [options] { return run(*options); };
 }

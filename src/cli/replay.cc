@@ -50,7 +50,8 @@ ordered_json side(const json& value, bool is_float) {
 // The first place where two arrays differ, as {"field", "position", "was", "is"}; null where they are equal.
 ordered_json compare_arrays(const std::string& field, const json& was, const json& is) {
   const bool floats = field.find("logprobs") != std::string::npos;
-  if (!was.is_array() || !is.is_array()) return {{"field", field}, {"position", 0}, {"was", side(was, false)}, {"is", side(is, false)}};
+  if (!was.is_array() || !is.is_array())
+    return {{"field", field}, {"position", 0}, {"was", side(was, false)}, {"is", side(is, false)}};
   for (size_t i = 0; i < std::max(was.size(), is.size()); ++i) {
     const json a = i < was.size() ? was[i] : json("none"), b = i < is.size() ? is[i] : json("none");
     const bool scalar = floats && !a.is_array() && !a.is_string() && !b.is_array() && !b.is_string();
@@ -60,7 +61,8 @@ ordered_json compare_arrays(const std::string& field, const json& was, const jso
   return nullptr;
 }
 
-// All that an answer tells of its numbers. Lists of likely tokens restore their float32 as JSON numbers, so equal numbers are equal bits.
+// All that an answer tells of its numbers. Lists of likely tokens restore their float32 as JSON numbers, so equal
+// numbers are equal bits.
 ordered_json compare(const json& was, const json& is) {
   for (const char* field : {"token_ids", "logprobs", "top_logprobs", "prompt_logprobs", "prompt_top_logprobs"}) {
     if (!was.contains(field) && !is.contains(field)) continue;
@@ -77,7 +79,8 @@ ordered_json compare(const json& was, const json& is) {
 
 // An answer's request: its own seed draws the same with n = 1.
 Result<Request> request_of(const json& answer) {
-  const Error wanted{"no answer of `eadem generate` or `eadem score`: it needs prompt_token_ids, token_ids, seed and sampling"};
+  const Error wanted{
+      "no answer of `eadem generate` or `eadem score`: it needs prompt_token_ids, token_ids, seed and sampling"};
   for (const char* field : {"prompt_token_ids", "token_ids", "sampling"}) {
     if (!answer.contains(field)) return wanted;
   }
@@ -143,7 +146,8 @@ void Replay::check_identity(const Item& item) {
   const std::string fingerprint = item.original.value("fingerprint", std::string("none"));
   if (fingerprint == engine_.identity() || !foreign_.insert(fingerprint).second || options_.json) return;
   std::printf("line %" PRId64 ": made under fingerprint %s (%s), run under %s (%s)\n", item.line, fingerprint.c_str(),
-              item.original.value("numerics", std::string("?")).c_str(), engine_.identity().c_str(), engine_.info().numerics.c_str());
+              item.original.value("numerics", std::string("?")).c_str(), engine_.identity().c_str(),
+              engine_.info().numerics.c_str());
 }
 
 void Replay::tell(const Item& item, const ordered_json& difference) {
@@ -156,8 +160,9 @@ void Replay::tell(const Item& item, const ordered_json& difference) {
     return to_line(one["value"]) + (one.contains("bits") ? " (" + one["bits"].get<std::string>() + ")" : "");
   };
   const std::string at = difference.contains("position") ? "[" + difference["position"].dump() + "]" : "";
-  std::printf("line %" PRId64 ": differs first at %s%s: was %s, is %s\n", item.line, difference["field"].get<std::string>().c_str(),
-              at.c_str(), words(difference["was"]).c_str(), words(difference["is"]).c_str());
+  std::printf("line %" PRId64 ": differs first at %s%s: was %s, is %s\n", item.line,
+              difference["field"].get<std::string>().c_str(), at.c_str(), words(difference["was"]).c_str(),
+              words(difference["is"]).c_str());
 }
 
 void Replay::judge(Item& item) {
@@ -206,16 +211,16 @@ int Replay::finish() {
 Result<int> Replay::run() {
   catch_interrupts();
   Progress bar;
-  EADEM_ASSIGN_OR_RETURN(const PipelineEnd end, run_pipeline(
-                                                    engine_, 2 * options_.engine.options.max_batch, [this](Item& item) { return next(item); },
-                                                    [&](Item& item) -> Result<void> {
-                                                      bar.clear();
-                                                      judge(item);
-                                                      return {};
-                                                    },
-                                                    [&](uint64_t) {
-                                                      bar.show(reader_.bytes(), reader_.size(), std::to_string(answers_) + " answers");
-                                                    }));
+  EADEM_ASSIGN_OR_RETURN(
+      const PipelineEnd end,
+      run_pipeline(
+          engine_, 2 * options_.engine.options.max_batch, [this](Item& item) { return next(item); },
+          [&](Item& item) -> Result<void> {
+            bar.clear();
+            judge(item);
+            return {};
+          },
+          [&](uint64_t) { bar.show(reader_.bytes(), reader_.size(), std::to_string(answers_) + " answers"); }));
   bar.clear();
   if (end.interrupted) {
     print_error("interrupted after " + std::to_string(answers_) + " answers");
@@ -223,18 +228,21 @@ Result<int> Replay::run() {
   }
   if (answers_ == 0) return Error{options_.file + " holds no answer"};
   const int status = finish();
-  if (status != 0) print_error(std::to_string(answers_ - equal_) + " of " + std::to_string(answers_) + " answers are not equal");
+  if (status != 0)
+    print_error(std::to_string(answers_ - equal_) + " of " + std::to_string(answers_) + " answers are not equal");
   return status;
 }
 
-// The file's first answer tells the numerics that it was made under; and its answers may carry hashes of keys and values.
+// The file's first answer tells the numerics that it was made under; and its answers may carry hashes of keys and
+// values.
 Result<void> look_ahead(const Options& options, EngineOptions& engine) {
   EADEM_ASSIGN_OR_RETURN(LineReader reader, LineReader::open(options.file));
   for (std::string text; reader.next(text);) {
     if (text.find("\"kv_hash\":") != std::string::npos) engine.kv_hash = true;
     if (engine.numerics != "auto") continue;
     const json line = json::parse(text, nullptr, false);
-    if (line.is_object() && line.contains("numerics") && line["numerics"].is_string()) engine.numerics = line["numerics"].get<std::string>();
+    if (line.is_object() && line.contains("numerics") && line["numerics"].is_string())
+      engine.numerics = line["numerics"].get<std::string>();
   }
   return {};
 }
@@ -254,7 +262,8 @@ Result<int> run(const Options& options) {
 
 Run add_replay(Flags flags) {
   auto options = std::make_shared<Options>();
-  flags.positional("FILE", "an output file of `eadem generate --in` or `eadem score`; its numerics are used", &options->file, true);
+  flags.positional("FILE", "an output file of `eadem generate --in` or `eadem score`; its numerics are used",
+                   &options->file, true);
   flags.flag("--json", "the outcome as a JSON object", &options->json);
   options->engine.add(flags);
   return [options] { return run(*options); };

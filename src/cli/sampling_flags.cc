@@ -78,11 +78,12 @@ void SamplingFlags::add(Flags& flags) {
                [this](const std::string& text) { return take(fields, "logprobs_mode", text); });
   flags.repeated("--logit-bias", "ID=BIAS", "add BIAS to the logit of a token; may be repeated",
                  [this](const std::string& text) { return take_bias(fields, text); });
-  flags.repeated("--stop", "TEXT", "end the answer before this text; may be repeated", [this](const std::string& text) -> Result<void> {
-    if (text.empty()) return Error{"a text of at least one byte"};
-    fields["stop"].push_back(text);
-    return {};
-  });
+  flags.repeated("--stop", "TEXT", "end the answer before this text; may be repeated",
+                 [this](const std::string& text) -> Result<void> {
+                   if (text.empty()) return Error{"a text of at least one byte"};
+                   fields["stop"].push_back(text);
+                   return {};
+                 });
   tokens("stop_token_ids", "end the answer at one of these tokens");
   tokens("golden_token_ids", "the answer follows these tokens, and tells their logprobs");
   on("--ignore-eos", "ignore_eos", true, "do not end at an end-of-text token");

@@ -1,5 +1,5 @@
-// Every sampling field as an option under its API name. What is given stands for the lines of a batch that do not set the field, and
-// over the model's own defaults.
+// Every sampling field as an option under its API name. What is given stands for the lines of a batch that do not set
+// the field, and over the model's own defaults.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -36,7 +36,8 @@ Result<std::vector<int32_t>> take_completion(const Engine& engine, json& line) {
 // A completion is a forced continuation, the path of generation itself; a prompt alone is read and not gone on from.
 Result<Request> prepare(const Engine& engine, const SamplingParams& defaults, json line) {
   if (!line.is_object()) return Error{"a line must be a JSON object"};
-  for (const char* field : {"max_tokens", "max_completion_tokens", "min_tokens", "n", "stop", "stop_token_ids", "ignore_eos"}) {
+  for (const char* field :
+       {"max_tokens", "max_completion_tokens", "min_tokens", "n", "stop", "stop_token_ids", "ignore_eos"}) {
     if (line.contains(field)) return Error{"field '" + std::string(field) + "' says nothing about scoring: remove it"};
   }
   EADEM_ASSIGN_OR_RETURN(auto completion, take_completion(engine, line));
@@ -55,7 +56,8 @@ Result<Request> prepare(const Engine& engine, const SamplingParams& defaults, js
   return api::resolve(engine, std::move(parsed));
 }
 
-// The codec's answer with sums over the scored tokens: the completion's, else the prompt's but for the first. Double sums in order.
+// The codec's answer with sums over the scored tokens: the completion's, else the prompt's but for the first. Double
+// sums in order.
 ordered_json render(const Engine& engine, const Request& request, const Completion& answer) {
   ordered_json object = api::to_json(engine, request, answer);
   const auto& tokens = answer.tokens.empty() ? answer.prompt_tokens : answer.tokens;
@@ -75,7 +77,8 @@ ordered_json render(const Engine& engine, const Request& request, const Completi
 }
 
 Result<int> run(const Options& options) {
-  if (options.files.in.empty()) return Error{"--in FILE is needed: lines with 'prompt' (text or token ids) or 'messages'"};
+  if (options.files.in.empty())
+    return Error{"--in FILE is needed: lines with 'prompt' (text or token ids) or 'messages'"};
   EADEM_ASSIGN_OR_RETURN(Engine engine, options.engine.open());
   EADEM_ASSIGN_OR_RETURN(const SamplingParams defaults, api::parse_sampling(options.fields, engine.default_sampling()));
   BatchJob job;
@@ -92,11 +95,12 @@ Result<int> run(const Options& options) {
 Run add_score(Flags flags) {
   auto options = std::make_shared<Options>();
   options->files.add(flags);
-  flags.option("--logprobs", "K", "also the K most likely tokens [0]", [o = options.get()](const std::string& text) -> Result<void> {
-    EADEM_ASSIGN_OR_RETURN(const int64_t count, parse_integer(text, 0, INT32_MAX));
-    o->fields["logprobs"] = count;
-    return {};
-  });
+  flags.option("--logprobs", "K", "also the K most likely tokens [0]",
+               [o = options.get()](const std::string& text) -> Result<void> {
+                 EADEM_ASSIGN_OR_RETURN(const int64_t count, parse_integer(text, 0, INT32_MAX));
+                 o->fields["logprobs"] = count;
+                 return {};
+               });
   flags.flag("--json", "the output is JSON in any case", [] {});
   options->engine.add(flags);
   return [options] { return run(*options); };

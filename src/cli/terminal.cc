@@ -51,8 +51,8 @@ void Progress::show(uint64_t done, uint64_t total, const std::string& words) {
   if (total > 0) {
     const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
     const int filled = static_cast<int>(part * kWidth);
-    bar = "[" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(kWidth - filled), ' ') + "] " +
-          std::to_string(static_cast<int>(part * 100)) + " %  ";
+    bar = "[" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(kWidth - filled), ' ') +
+          "] " + std::to_string(static_cast<int>(part * 100)) + " %  ";
   }
   std::fprintf(stderr, "\r\033[K%s%s", bar.c_str(), one_line(words).c_str());
   std::fflush(stderr);
