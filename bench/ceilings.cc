@@ -2,8 +2,11 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cstring>
 #include <string>
-#include <vector>
+#include <utility>
+
+#include "core/buffer.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -15,6 +18,7 @@ namespace eadem::bench {
 namespace {
 
 constexpr int kChains = 16;
+constexpr size_t kAhead = 1024;  // bytes asked for ahead, as the kernels do
 
 #if defined(__x86_64__)
 
@@ -51,6 +55,7 @@ __attribute__((target("avx2,fma"))) float fma256(int64_t steps) {
 __attribute__((target("avx2"))) uint64_t read256(const std::byte* data, size_t bytes) {
   __m256i acc[8] = {};
   for (size_t i = 0; i < bytes; i += 256) {
+    for (size_t j = 0; j < 256; j += 64) __builtin_prefetch(data + i + j + kAhead);
 #pragma GCC unroll 8
     for (size_t j = 0; j < 8; ++j) {
       acc[j] = _mm256_xor_si256(acc[j], _mm256_load_si256(reinterpret_cast<const __m256i*>(data + i + 32 * j)));
@@ -83,13 +88,15 @@ void fma_peak(benchmark::State& state, int lanes) {
   constexpr int64_t kSteps = 1 << 18;
   for (auto _ : state) benchmark::DoNotOptimize(run_fma(lanes, kSteps));
   state.counters["GMAC"] = benchmark::Counter(static_cast<double>(kSteps * kChains * lanes) * 1e-9,
-                                                benchmark::Counter::kIsIterationInvariantRate);
+                                              benchmark::Counter::kIsIterationInvariantRate);
 }
 
 void read_bandwidth(benchmark::State& state) {
-  const std::vector<std::byte> buffer((256u << 20) + 64, std::byte{1});
-  const auto address = (reinterpret_cast<uintptr_t>(buffer.data()) + 63) / 64 * 64;
-  for (auto _ : state) benchmark::DoNotOptimize(read_all(reinterpret_cast<const std::byte*>(address), 256u << 20));
+  auto allocated = Buffer::allocate(256u << 20, "the memory to read");
+  if (!allocated.ok()) return state.SkipWithError("not enough memory");
+  Buffer buffer = std::move(allocated.value());
+  memset(buffer.data(), 1, buffer.size());
+  for (auto _ : state) benchmark::DoNotOptimize(read_all(buffer.data(), buffer.size()));
   state.counters["GB"] = benchmark::Counter(0x1p28 * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
@@ -114,7 +121,9 @@ float run_fma(int, int64_t steps) { return fma128(steps); }
 uint64_t read_all(const std::byte* data, size_t bytes) {
   uint64x2_t acc[8] = {};
   for (size_t i = 0; i < bytes; i += 128) {
-    for (size_t j = 0; j < 8; ++j) acc[j] = veorq_u64(acc[j], vld1q_u64(reinterpret_cast<const uint64_t*>(data + i + 16 * j)));
+    for (size_t j = 0; j < 128; j += 64) __builtin_prefetch(data + i + j + kAhead);
+    for (size_t j = 0; j < 8; ++j)
+      acc[j] = veorq_u64(acc[j], vld1q_u64(reinterpret_cast<const uint64_t*>(data + i + 16 * j)));
   }
   for (size_t j = 1; j < 8; ++j) acc[0] = veorq_u64(acc[0], acc[j]);
   return vgetq_lane_u64(acc[0], 0);

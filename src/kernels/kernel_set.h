@@ -1,6 +1,7 @@
-// The kernel table: every op that a backend evaluates. One KernelSet per instruction set (reference, avx2, avx512, neon; later
-// more), each with the same bits: the trees are numerics/'s. A set also owns its packed layouts (weights, KV blocks), which only
-// its own functions read. Kernels never decline: what a caller may pass is written here, and ops/ checks it.
+// The kernel table: every op that a backend evaluates. One KernelSet per instruction set (reference, avx2, avx512,
+// neon; later more), each with the same bits: the trees are numerics/'s. A set also owns its packed layouts (weights,
+// KV blocks), which only its own functions read. Kernels never decline: what a caller may pass is written here, and
+// ops/ checks it.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,7 @@ using numerics::Numerics;
 
 inline constexpr int kPanel = 16;  // outputs of a weight panel, the unit in which linear layers are cut
 
-// ---- Linear layers: y[row][n] = tree over k of x[row][k] * w[n][k] ---------------------------------------------------------
+// ---- Linear layers: y[row][n] = tree over k of x[row][k] * w[n][k] --------------------------------------------------
 
 struct LinearShape {
   Numerics numerics = Numerics::kFma32;
@@ -44,10 +45,10 @@ struct LinearCall {
   const LinearShape* shape = nullptr;
   const std::byte* weights = nullptr;  // packed by this set's pack functions
   LinearInput x;
-  const float* bias = nullptr;         // [n] float32, added once after the shard tree; may be null
-  float* y = nullptr;                  // [rows][y_stride] float32
+  const float* bias = nullptr;  // [n] float32, added once after the shard tree; may be null
+  float* y = nullptr;           // [rows][y_stride] float32
   int64_t y_stride = 0;
-  bool add_to_y = false;               // the residual: y = y + (tree + bias)
+  bool add_to_y = false;  // the residual: y = y + (tree + bias)
 };
 
 // A rectangle of outputs: whole panels, any rows.
@@ -56,7 +57,7 @@ struct LinearTile {
   int row_begin = 0, row_end = 0;
 };
 
-// ---- Attention -------------------------------------------------------------------------------------------------------------
+// ---- Attention ------------------------------------------------------------------------------------------------------
 
 struct AttentionShape {
   Numerics numerics = Numerics::kFma32;  // the tree: kMma16 or kFma32
@@ -69,8 +70,8 @@ struct AttentionShape {
   int group() const { return heads / kv_heads; }
 };
 
-// Where a sequence's keys and values are, for one layer. Block b of the sequence (positions 64 b ... 64 b + 63), KV head h:
-// base + table[b] * block_stride + h * head_stride. Unwritten positions hold zeros or old operands: never NaN.
+// Where a sequence's keys and values are, for one layer. Block b of the sequence (positions 64 b ... 64 b + 63), KV
+// head h: base + table[b] * block_stride + h * head_stride. Unwritten positions hold zeros or old operands: never NaN.
 struct KvView {
   std::byte* base = nullptr;
   const int32_t* table = nullptr;
@@ -81,23 +82,24 @@ struct KvView {
   }
 };
 
-// Rows of one sequence, each at its own absolute position. Row r, query head h lies at q + (r * heads + h) * head_padded.
+// Rows of one sequence, each at its own absolute position. Row r, query head h lies at q + (r * heads + h) *
+// head_padded.
 struct AttentionRows {
-  const uint16_t* q = nullptr;          // operands, padded with zeros
-  const int64_t* positions = nullptr;   // [rows]
+  const uint16_t* q = nullptr;         // operands, padded with zeros
+  const int64_t* positions = nullptr;  // [rows]
   int rows = 0;
   KvView kv;
 };
 
 // Results of one split for (row, head of the group), index i = row * group + head in group.
 struct SplitResult {
-  float* m = nullptr;  // [rows * group]; -inf where the split shows the row no key
-  float* l = nullptr;  // [rows * group]
-  float* o = nullptr;  // [rows * group][head_padded]
-  bool* bad = nullptr; // [rows]: set (never cleared) where |m * c| passed its limit
+  float* m = nullptr;   // [rows * group]; -inf where the split shows the row no key
+  float* l = nullptr;   // [rows * group]
+  float* o = nullptr;   // [rows * group][head_padded]
+  bool* bad = nullptr;  // [rows]: set (never cleared) where |m * c| passed its limit
 };
 
-// ---- Rows ------------------------------------------------------------------------------------------------------------------
+// ---- Rows -----------------------------------------------------------------------------------------------------------
 
 struct QkvShape {
   int heads = 0, kv_heads = 0, head_size = 0, head_padded = 0;
@@ -114,16 +116,17 @@ struct LogSum {
 
 struct KernelSet {
   std::string_view name;
-  bool (*supported)();                 // whether this machine can run it
-  std::atomic<uint64_t>* calls;        // kernels of this set that ran: the proof that a forced set is the one in use
+  bool (*supported)();           // whether this machine can run it
+  std::atomic<uint64_t>* calls;  // kernels of this set that ran: the proof that a forced set is the one in use
 
-  // Bytes of a packed weight matrix. Packing writes row `n` of it; rows may be packed from several threads at once. Rows past n in
-  // the last panel stay zero (the buffer is zero-filled).
+  // Bytes of a packed weight matrix. Packing writes row `n` of it; rows may be packed from several threads at once.
+  // Rows past n in the last panel stay zero (the buffer is zero-filled).
   size_t (*linear_bytes)(const LinearShape&);
   // operands: [k_padded], zeros past k. For mma16 and fma32.
   void (*pack_operands)(const LinearShape&, int n, const uint16_t* operands, std::byte* weights);
   // q: [k_padded]; scale, minimum: [groups] (minimum null unless shape.minimum). For int8.
-  void (*pack_int8)(const LinearShape&, int n, const int8_t* q, const float* scale, const float* minimum, std::byte* weights);
+  void (*pack_int8)(const LinearShape&, int n, const int8_t* q, const float* scale, const float* minimum,
+                    std::byte* weights);
   // Evaluates a tile of the outputs. Any rows >= 1.
   void (*linear)(const LinearCall&, const LinearTile&);
 
@@ -134,17 +137,20 @@ struct KernelSet {
   void (*kv_read)(const AttentionShape&, const std::byte* block, int slot, uint16_t* k, uint16_t* v);
   // Rows x one KV head x one split of 1,024 keys; K and V are streamed once for the group's heads.
   void (*attention_split)(const AttentionShape&, const AttentionRows&, int kv_head, int64_t split, const SplitResult&);
-  // (m, l, o) of rows x group <- merge with a later split's `part`. A target with m = -inf takes the part as it is; a part with
-  // m = -inf changes nothing.
+  // (m, l, o) of rows x group <- merge with a later split's `part`. A target with m = -inf takes the part as it is; a
+  // part with m = -inf changes nothing.
   void (*attention_merge)(const AttentionShape&, int count, const SplitResult& target, const SplitResult& part);
-  // out[i][0 .. head_size) = operand(o * (1 / l)); out + i * out_stride. Returns through bad[row] a NaN. count = rows * group.
+  // out[i][0 .. head_size) = operand(o * (1 / l)); out + i * out_stride. Returns through bad[row] a NaN. count = rows *
+  // group.
   void (*attention_finish)(const AttentionShape&, int count, const SplitResult& state, uint16_t* const* out);
 
   // y = operand((x * r) * w) over n elements, zeros up to n_padded. False where an element is NaN.
   bool (*rms_norm)(const float* x, const float* weight, int n, int n_padded, float eps, uint16_t* y);
-  // One row of q, k, v after their biases: q/k norm, rope, operands. qkv: [(heads + 2 kv_heads) * head_size] (overwritten);
-  // cosine, sine: [rotary / 2]; q: [heads][head_padded]; k, v: [kv_heads][head_size]. False where an element is NaN.
-  bool (*split_qkv)(const QkvShape&, float* qkv, const float* cosine, const float* sine, uint16_t* q, uint16_t* k, uint16_t* v);
+  // One row of q, k, v after their biases: q/k norm, rope, operands. qkv: [(heads + 2 kv_heads) * head_size]
+  // (overwritten); cosine, sine: [rotary / 2]; q: [heads][head_padded]; k, v: [kv_heads][head_size]. False where an
+  // element is NaN.
+  bool (*split_qkv)(const QkvShape&, float* qkv, const float* cosine, const float* sine, uint16_t* q, uint16_t* k,
+                    uint16_t* v);
   // gate_up: [2 n], gates first; y: operands [n_padded]. False where an element is NaN.
   bool (*swiglu)(const float* gate_up, int n, int n_padded, uint16_t* y);
   // One row of int8 activations: operands [k_padded] -> q [k_padded], scale and sum [k_padded / group].

@@ -1,5 +1,5 @@
-// The kernel sets of this build, for the registry alone. What a set needs of the machine is asked in kernel_sets.cc, which is compiled
-// for the base architecture: a set's own translation unit may not run before the answer.
+// The kernel sets of this build, for the registry alone. What a set needs of the machine is asked in kernel_sets.cc,
+// which is compiled for the base architecture: a set's own translation unit may not run before the answer.
 #pragma once
 
 #include "kernels/kernel_set.h"

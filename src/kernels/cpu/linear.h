@@ -1,4 +1,5 @@
-// Linear layers of the vectorised sets: packing, and the walk over a tile. The chains are cpu/linear_chain.h and cpu/linear_int8.h.
+// Linear layers of the vectorised sets: packing, and the walk over a tile. The chains are cpu/linear_chain.h and
+// cpu/linear_int8.h.
 #pragma once
 
 #include "kernels/calls.h"
@@ -9,7 +10,7 @@
 namespace eadem::kernels::cpu {
 namespace {
 
-// ---- Packed weights --------------------------------------------------------------------------------------------------------
+// ---- Packed weights -------------------------------------------------------------------------------------------------
 
 EADEM_FN size_t linear_panel_bytes(const LinearShape& s) {
   return s.numerics == Numerics::kInt8 ? int8_panel_bytes(s) : operand_panel_bytes(s.k_padded);
@@ -34,10 +35,10 @@ EADEM_FN void pack_int8(const LinearShape& s, int n, const int8_t* q, const floa
   }
 }
 
-// ---- The walk --------------------------------------------------------------------------------------------------------------
+// ---- The walk -------------------------------------------------------------------------------------------------------
 
-// Scratch of one call, on the stack. A tile is cut into blocks of rows x panels whose sums, and a piece of whose x, fit it: x is
-// expanded once for all panels of a block, and a panel is read once for all rows of it.
+// Scratch of one call, on the stack. A tile is cut into blocks of rows x panels whose sums, and a piece of whose x, fit
+// it: x is expanded once for all panels of a block, and a panel is read once for all rows of it.
 inline constexpr int kBlockRows = 24;
 inline constexpr int kBlockOutputs = 192 * kPanel;  // rows x outputs of a block
 inline constexpr int kBlockX = 16384;               // elements of x
@@ -89,8 +90,8 @@ struct Int8Walk {
     const size_t panel_bytes = linear_panel_bytes(s), group = static_cast<size_t>(p.k / s.group);
     const std::byte* first = call.weights + static_cast<size_t>(p.panel) * panel_bytes + group * int8_group_bytes(s);
     const int64_t side = static_cast<int64_t>(p.row) * s.groups() + static_cast<int64_t>(group);
-    const Int8Rows x{words + (p.k - begin) / 4 * Dot::kWords, call.x.scale + side, s.minimum ? call.x.sum + side : words,
-                     length / 4 * Dot::kWords, s.groups()};
+    const Int8Rows x{words + (p.k - begin) / 4 * Dot::kWords, call.x.scale + side,
+                     s.minimum ? call.x.sum + side : words, length / 4 * Dot::kWords, s.groups()};
     int8_chains(sums, stride, x, p.rows, first, panel_bytes, p.panels, s, p.length / s.group);
   }
 };
@@ -112,11 +113,12 @@ EADEM_FN void store_outputs(const LinearCall& call, int row, int panel, const fl
   const float* bias = call.bias == nullptr ? nullptr : call.bias + first;
   // The last panel may be partly filled: its outputs go by way of copies, of which nothing past n reaches y.
   const int count = call.shape->n - first < kPanel ? call.shape->n - first : kPanel;
+  const size_t last_bytes = static_cast<size_t>(count) * sizeof(float);
   float last_y[kPanel] = {}, last_bias[kPanel] = {};
   float* const out = count == kPanel ? y : last_y;
   if (count < kPanel) {
-    if (bias != nullptr) bias = static_cast<const float*>(memcpy(last_bias, bias, static_cast<size_t>(count) * sizeof(float)));
-    if (call.add_to_y) memcpy(last_y, y, static_cast<size_t>(count) * sizeof(float));
+    if (bias != nullptr) bias = static_cast<const float*>(memcpy(last_bias, bias, last_bytes));
+    if (call.add_to_y) memcpy(last_y, y, last_bytes);
   }
   for (int i = 0; i < kPanel; i += Vec::kWidth) {
     Vec sum = shard_tree(sums + i, shard_stride, call.shape->shards);
@@ -124,11 +126,11 @@ EADEM_FN void store_outputs(const LinearCall& call, int row, int panel, const fl
     if (call.add_to_y) sum = add(Vec::load(out + i), sum);
     sum.store(out + i);
   }
-  if (count < kPanel) memcpy(y, last_y, static_cast<size_t>(count) * sizeof(float));
+  if (count < kPanel) memcpy(y, last_y, last_bytes);
 }
 
-// The chains of a block whose x fits the scratch over all K. Panels come first, then their shards, so that decode reads the weights in
-// the order in which they lie.
+// The chains of a block whose x fits the scratch over all K. Panels come first, then their shards, so that decode reads
+// the weights in the order in which they lie.
 template <class Walk>
 EADEM_FN void run_whole(const LinearCall& call, Walk& walk, const Piece& block, float* sums, int64_t outputs) {
   const int shards = call.shape->shards, shard_k = call.shape->k_padded / shards;
@@ -171,7 +173,9 @@ EADEM_FN void linear_block(const LinearCall& call, Walk& walk, const Piece& bloc
     run_pieces(call, walk, block, sums, outputs);
   }
   for (int r = 0; r < block.rows; ++r) {
-    for (int p = 0; p < block.panels; ++p) store_outputs(call, block.row + r, block.panel + p, sums + r * width + p * kPanel, outputs);
+    for (int p = 0; p < block.panels; ++p) {
+      store_outputs(call, block.row + r, block.panel + p, sums + r * width + p * kPanel, outputs);
+    }
   }
 }
 

@@ -1,8 +1,9 @@
 // Chains of bf16 operands over panels, for linear layers and attention: fma32 and mma16.
 //
-// A panel holds 16 outputs (weights of a layer, keys of a block, elements of a head's values) as [k / 2][16][2] bf16: one cache line
-// is two k of 16 outputs. `chains` continues the chains of rows x panels over k: the carries come in through acc and the results
-// leave through it, so that a caller may cut k anywhere between leaves (fma32: 32; mma16: 16), or start from its own carry.
+// A panel holds 16 outputs (weights of a layer, keys of a block, elements of a head's values) as [k / 2][16][2] bf16:
+// one cache line is two k of 16 outputs. `chains` continues the chains of rows x panels over k: the carries come in
+// through acc and the results leave through it, so that a caller may cut k anywhere between leaves (fma32: 32; mma16:
+// 16), or start from its own carry.
 #pragma once
 
 #include "kernels/cpu/vec.h"
@@ -12,7 +13,7 @@
 namespace eadem::kernels::cpu {
 namespace {
 
-inline constexpr int kVecs = kPanel / Vec::kWidth;      // vectors that cover a panel
+inline constexpr int kVecs = kPanel / Vec::kWidth;  // vectors that cover a panel
 inline constexpr size_t kPairBytes = kPanel * 2 * sizeof(uint16_t);
 
 constexpr size_t operand_panel_bytes(int k) { return static_cast<size_t>(k) / 2 * kPairBytes; }
@@ -26,7 +27,8 @@ struct ChainRows {
   int64_t stride = 0;  // from row to row, in both
 };
 
-// Bytes by which the weights are asked for ahead of their use: decode reads memory, and the hardware's own prefetch stops at a page.
+// Bytes by which the weights are asked for ahead of their use: decode reads memory, and the hardware's own prefetch
+// stops at a page.
 inline constexpr size_t kAhead = 1024;
 
 // Calls run<R>(first) for blocks of at most kRows rows, as even as can be: 8 rows are 4 + 4, not 6 + 2.
@@ -59,12 +61,12 @@ EADEM_FN void expand_operands(const uint16_t* operands, int k, float* value, flo
   }
 }
 
-// ---- fma32 -----------------------------------------------------------------------------------------------------------------
+// ---- fma32 ----------------------------------------------------------------------------------------------------------
 
 // One leaf of kRows x kPanels: even and odd chains stay in registers.
 template <int kRows, int kPanels>
-EADEM_INLINE void fma32_leaf_block(float* acc, int64_t acc_stride, const float* x, int64_t x_stride, const std::byte* panel,
-                                   size_t panel_stride) {
+EADEM_INLINE void fma32_leaf_block(float* acc, int64_t acc_stride, const float* x, int64_t x_stride,
+                                   const std::byte* panel, size_t panel_stride) {
   constexpr int kAll = kPanels * kVecs;
   Vec chain[2][kRows][kAll];  // even, odd
 #pragma GCC unroll 8
@@ -104,24 +106,26 @@ EADEM_INLINE void fma32_leaf_block(float* acc, int64_t acc_stride, const float* 
 
 // Not inlined, so that the compiler has all registers for it.
 template <int kRows, int kPanels>
-[[gnu::noinline]] static void fma32_block(float* acc, int64_t acc_stride, const float* x, int64_t x_stride, const std::byte* panel,
-                                          size_t panel_stride, int k) {
+[[gnu::noinline]] static void fma32_block(float* acc, int64_t acc_stride, const float* x, int64_t x_stride,
+                                          const std::byte* panel, size_t panel_stride, int k) {
   for (int i = 0; i < k; i += numerics::kLeaf) {
     fma32_leaf_block<kRows, kPanels>(acc, acc_stride, x + i, x_stride, panel + operand_panel_bytes(i), panel_stride);
   }
 }
 
 template <int kPanels>
-EADEM_FN void fma32_rows(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel, size_t panel_stride,
-                         int k) {
+EADEM_FN void fma32_rows(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel,
+                         size_t panel_stride, int k) {
   for_row_blocks<kFmaRows>(rows, [&]<int kRows>(int first) {
-    fma32_block<kRows, kPanels>(acc + first * acc_stride, acc_stride, x.value + first * x.stride, x.stride, panel, panel_stride, k);
+    fma32_block<kRows, kPanels>(acc + first * acc_stride, acc_stride, x.value + first * x.stride, x.stride, panel,
+                                panel_stride, k);
   });
 }
 
-// ---- mma16 -----------------------------------------------------------------------------------------------------------------
+// ---- mma16 ----------------------------------------------------------------------------------------------------------
 
-// The exact sum of a + b, truncated toward zero to 24 significant bits. Either part is below 2^30 + 2^27; the sum may pass 2^31.
+// The exact sum of a + b, truncated toward zero to 24 significant bits. Either part is below 2^30 + 2^27; the sum may
+// pass 2^31.
 EADEM_INLINE Vec add_truncating(IVec a, IVec b) {
   const IVec sum = add(a, b);
   const IVec overflow = bit_and(bit_xor(sum, a), bit_xor(sum, b));
@@ -137,8 +141,8 @@ EADEM_INLINE Vec add_truncating(IVec a, IVec b) {
   return result;
 }
 
-// One MMA16: carry + sum of 16 products x[i] * w[i], w's power-of-two parts in p. All of it is exact but the two truncations: scaled
-// by 2^(25 - e) each term's integer part is what the tensor core keeps.
+// One MMA16: carry + sum of 16 products x[i] * w[i], w's power-of-two parts in p. All of it is exact but the two
+// truncations: scaled by 2^(25 - e) each term's integer part is what the tensor core keeps.
 EADEM_INLINE Vec mma16_step(Vec carry, const Vec* w, const Vec* p, const float* x, const float* x_power) {
   Vec top0(0x1p-100f), top1(0x1p-100f);  // no nonzero product is smaller; a smaller carry is a multiple of 2^-125
 #pragma GCC unroll 16
@@ -182,13 +186,13 @@ EADEM_FN void mma16_rows(float* acc, int64_t acc_stride, const ChainRows& x, int
   }
 }
 
-// ---- Either ----------------------------------------------------------------------------------------------------------------
+// ---- Either ---------------------------------------------------------------------------------------------------------
 
-// acc[r * acc_stride + p * 16 + lane] continues its chain over k elements, for r < rows and p < panels. acc: floats, carries in and
-// results out. panel_stride: bytes from panel to panel. k: a multiple of the tree's leaf.
+// acc[r * acc_stride + p * 16 + lane] continues its chain over k elements, for r < rows and p < panels. acc: floats,
+// carries in and results out. panel_stride: bytes from panel to panel. k: a multiple of the tree's leaf.
 template <Numerics kTree>
-EADEM_FN void chains(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel, size_t panel_stride,
-                     int panels, int k) {
+EADEM_FN void chains(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel,
+                     size_t panel_stride, int panels, int k) {
   static_assert(kTree != Numerics::kInt8);
   int p = 0;
   if constexpr (kTree == Numerics::kFma32) {

@@ -1,7 +1,8 @@
 // int8 over panels: exact dot products inside a scale group, an fp32 chain over the groups.
 //
-// A panel is a sequence of groups, so that decode reads one stream: [group / 4][16][4] int8, then 16 float scales, then, with
-// minima, 16 float minima. A stored -128 is as good as any other value: nothing here takes a weight's absolute value.
+// A panel is a sequence of groups, so that decode reads one stream: [group / 4][16][4] int8, then 16 float scales,
+// then, with minima, 16 float minima. A stored -128 is as good as any other value: nothing here takes a weight's
+// absolute value.
 #pragma once
 
 #include "kernels/cpu/vec.h"
@@ -16,7 +17,9 @@ inline constexpr size_t kScaleBytes = kPanel * sizeof(float);
 constexpr size_t int8_group_bytes(const LinearShape& s) {
   return static_cast<size_t>(s.group) * kPanel + kScaleBytes * (s.minimum ? 2 : 1);
 }
-constexpr size_t int8_panel_bytes(const LinearShape& s) { return static_cast<size_t>(s.k_padded / s.group) * int8_group_bytes(s); }
+constexpr size_t int8_panel_bytes(const LinearShape& s) {
+  return static_cast<size_t>(s.k_padded / s.group) * int8_group_bytes(s);
+}
 
 // Rows of int8 activations, their quads expanded to what Dot reads: [k / 4][Dot::kWords].
 struct Int8Rows {
@@ -34,15 +37,16 @@ EADEM_FN void expand_int8(const int8_t* q, int k, int32_t* words) {
       memcpy(words++, q + i, 4);
     } else {
       *words++ = static_cast<int32_t>((static_cast<uint32_t>(q[i]) & 0xffffu) | static_cast<uint32_t>(q[i + 2]) << 16);
-      *words++ = static_cast<int32_t>((static_cast<uint32_t>(q[i + 1]) & 0xffffu) | static_cast<uint32_t>(q[i + 3]) << 16);
+      *words++ =
+          static_cast<int32_t>((static_cast<uint32_t>(q[i + 1]) & 0xffffu) | static_cast<uint32_t>(q[i + 3]) << 16);
     }
   }
 }
 
 // One group of kRows x kPanels.
 template <int kRows, int kPanels>
-EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Rows& x, const std::byte* panel, size_t panel_stride,
-                                   const LinearShape& s) {
+EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Rows& x, const std::byte* panel,
+                                   size_t panel_stride, const LinearShape& s) {
   constexpr int kAll = kPanels * kVecs;
   Dot dot[kRows][kAll];
 #pragma GCC unroll 2
@@ -81,8 +85,8 @@ EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Row
 
 // Not inlined, so that the compiler has all registers for it.
 template <int kRows, int kPanels>
-[[gnu::noinline]] static void int8_block(float* acc, int64_t acc_stride, Int8Rows x, const std::byte* panel, size_t panel_stride,
-                                         const LinearShape& s, int groups) {
+[[gnu::noinline]] static void int8_block(float* acc, int64_t acc_stride, Int8Rows x, const std::byte* panel,
+                                         size_t panel_stride, const LinearShape& s, int groups) {
   for (int g = 0; g < groups; ++g) {
     int8_group_block<kRows, kPanels>(acc, acc_stride, x, panel, panel_stride, s);
     x.words += s.group / 4 * Dot::kWords, x.scale += 1, x.sum += 1;
@@ -91,18 +95,18 @@ template <int kRows, int kPanels>
 }
 
 template <int kPanels>
-EADEM_FN void int8_rows(float* acc, int64_t acc_stride, const Int8Rows& x, int rows, const std::byte* panel, size_t panel_stride,
-                        const LinearShape& s, int groups) {
+EADEM_FN void int8_rows(float* acc, int64_t acc_stride, const Int8Rows& x, int rows, const std::byte* panel,
+                        size_t panel_stride, const LinearShape& s, int groups) {
   for_row_blocks<kInt8Rows>(rows, [&]<int kRows>(int first) {
-    const Int8Rows block{x.words + first * x.stride, x.scale + first * x.side_stride, x.sum + first * x.side_stride, x.stride,
-                         x.side_stride};
+    const Int8Rows block{x.words + first * x.stride, x.scale + first * x.side_stride, x.sum + first * x.side_stride,
+                         x.stride, x.side_stride};
     int8_block<kRows, kPanels>(acc + first * acc_stride, acc_stride, block, panel, panel_stride, s, groups);
   });
 }
 
 // As chains() of cpu/linear_chain.h, over whole groups.
-EADEM_FN void int8_chains(float* acc, int64_t acc_stride, const Int8Rows& x, int rows, const std::byte* panel, size_t panel_stride,
-                          int panels, const LinearShape& s, int groups) {
+EADEM_FN void int8_chains(float* acc, int64_t acc_stride, const Int8Rows& x, int rows, const std::byte* panel,
+                          size_t panel_stride, int panels, const LinearShape& s, int groups) {
   int p = 0;
   for (; p + kInt8Panels <= panels; p += kInt8Panels) {
     int8_rows<kInt8Panels>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, s, groups);

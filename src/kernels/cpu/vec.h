@@ -1,6 +1,7 @@
-// Vectors of float lanes: the one vocabulary in which the CPU kernels are written. The instruction set that a translation unit is
-// compiled for decides which file below is read, so each unit has exactly one Vec, and all of it has internal linkage (the linker can
-// never mix two sets). Lanes run over outputs or elements, never over the terms of a sum: no bit depends on kWidth.
+// Vectors of float lanes: the one vocabulary in which the CPU kernels are written. The instruction set that a
+// translation unit is compiled for decides which file below is read, so each unit has exactly one Vec, and all of it
+// has internal linkage (the linker can never mix two sets). Lanes run over outputs or elements, never over the terms of
+// a sum: no bit depends on kWidth.
 //
 //   Vec         kWidth float lanes: Vec(float), Vec::load(p), v.store(p); p needs no alignment
 //   IVec        as many int32 lanes: IVec(int32_t), IVec::load(p), v.store(p)
@@ -13,7 +14,9 @@
 //   to_float(IVec)                          nearest even
 //   to_float_truncating(IVec)               toward zero, to 24 significant bits
 //   truncate(Vec)                           toward zero; |x| < 2^31
-//   add sub bit_and bit_or bit_xor(IVec, IVec); shift_left shift_right shift_right_logical<n>(IVec); negative(IVec): a mask
+//   add sub bit_and bit_or bit_xor(IVec, IVec)
+//   shift_left shift_right shift_right_logical<n>(IVec)
+//   negative(IVec)                          a mask
 //   expand(const uint16_t*)                 kWidth bf16 values
 //   store_operands(uint16_t*, Vec)          numerics::bf16_operand of each lane
 //   even(IVec), odd(IVec)                   the bf16 in each lane's low and high half, as floats
@@ -53,7 +56,7 @@ EADEM_LANE Vec power_of(Vec x) { return float_of(bit_and(bits_of(x), IVec(0x7f80
 // numerics::bf16_operand, as the low half of each lane.
 EADEM_LANE IVec operands_of(Vec x) {
   const Vec magnitude = abs(x);
-  // Rounding after clamping to 2^50 gives 2^50 itself; max and min put a NaN's lane at the bound, and it is cleared below.
+  // 2^50 rounds to itself, so clamping may come first. A NaN's lane is the bound here, and is cleared below.
   const Vec clamped = min(magnitude, Vec(0x1p50f));
   const IVec sign = bit_and(bits_of(x), IVec(static_cast<int32_t>(0x80000000u)));
   const IVec bits = bit_or(bits_of(clamped), sign);

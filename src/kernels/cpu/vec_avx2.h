@@ -60,16 +60,22 @@ EADEM_LANE IVec bit_and(IVec a, IVec b) { return IVec(_mm256_and_si256(a.v, b.v)
 EADEM_LANE IVec bit_or(IVec a, IVec b) { return IVec(_mm256_or_si256(a.v, b.v)); }
 EADEM_LANE IVec bit_xor(IVec a, IVec b) { return IVec(_mm256_xor_si256(a.v, b.v)); }
 template <int kBits>
-EADEM_LANE IVec shift_left(IVec a) { return IVec(_mm256_slli_epi32(a.v, kBits)); }
+EADEM_LANE IVec shift_left(IVec a) {
+  return IVec(_mm256_slli_epi32(a.v, kBits));
+}
 template <int kBits>
-EADEM_LANE IVec shift_right(IVec a) { return IVec(_mm256_srai_epi32(a.v, kBits)); }
+EADEM_LANE IVec shift_right(IVec a) {
+  return IVec(_mm256_srai_epi32(a.v, kBits));
+}
 template <int kBits>
-EADEM_LANE IVec shift_right_logical(IVec a) { return IVec(_mm256_srli_epi32(a.v, kBits)); }
+EADEM_LANE IVec shift_right_logical(IVec a) {
+  return IVec(_mm256_srli_epi32(a.v, kBits));
+}
 // select and any read the sign bit alone, so the lanes' own bits serve as the mask.
 EADEM_LANE Mask negative(IVec a) { return {_mm256_castsi256_ps(a.v)}; }
 
-// No conversion here truncates, so the one to nearest even is stepped back where it went away from zero. |a| < 2^31; converting
-// back may give 2^31, which as an unsigned number is still right.
+// No conversion here truncates, so the one to nearest even is stepped back where it went away from zero. |a| < 2^31;
+// converting back may give 2^31, which as an unsigned number is still right.
 EADEM_LANE Vec to_float_truncating(IVec a) {
   const IVec magnitude(_mm256_abs_epi32(a.v));
   const Vec nearest = to_float(magnitude);
@@ -98,8 +104,8 @@ struct Quads {
   }
 };
 
-// Sums of four-element products in each lane. The even sum is 256 times too large until the end: 64 products of a group of 128
-// stay below 2^29.
+// Sums of four-element products in each lane. The even sum is 256 times too large until the end: 64 products of a group
+// of 128 stay below 2^29.
 struct Dot {
   static constexpr int kWords = 2;  // int32 words of x that a quad takes: int16 pairs (0, 2) and (1, 3)
   IVec even{0}, odd{0};

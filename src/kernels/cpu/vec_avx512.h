@@ -61,11 +61,17 @@ EADEM_LANE IVec bit_and(IVec a, IVec b) { return IVec(_mm512_and_si512(a.v, b.v)
 EADEM_LANE IVec bit_or(IVec a, IVec b) { return IVec(_mm512_or_si512(a.v, b.v)); }
 EADEM_LANE IVec bit_xor(IVec a, IVec b) { return IVec(_mm512_xor_si512(a.v, b.v)); }
 template <int kBits>
-EADEM_LANE IVec shift_left(IVec a) { return IVec(_mm512_slli_epi32(a.v, kBits)); }
+EADEM_LANE IVec shift_left(IVec a) {
+  return IVec(_mm512_slli_epi32(a.v, kBits));
+}
 template <int kBits>
-EADEM_LANE IVec shift_right(IVec a) { return IVec(_mm512_srai_epi32(a.v, kBits)); }
+EADEM_LANE IVec shift_right(IVec a) {
+  return IVec(_mm512_srai_epi32(a.v, kBits));
+}
 template <int kBits>
-EADEM_LANE IVec shift_right_logical(IVec a) { return IVec(_mm512_srli_epi32(a.v, kBits)); }
+EADEM_LANE IVec shift_right_logical(IVec a) {
+  return IVec(_mm512_srli_epi32(a.v, kBits));
+}
 EADEM_LANE Mask negative(IVec a) { return {_mm512_movepi32_mask(a.v)}; }
 
 EADEM_LANE Vec expand(const uint16_t* p) {
@@ -85,8 +91,8 @@ struct Quads {
   }
 };
 
-// Sums of four-element products in each lane. The even sum is 256 times too large until the end: 64 products of a group of 128
-// stay below 2^29.
+// Sums of four-element products in each lane. The even sum is 256 times too large until the end: 64 products of a group
+// of 128 stay below 2^29.
 struct Dot {
   static constexpr int kWords = 2;  // int32 words of x that a quad takes: int16 pairs (0, 2) and (1, 3)
   IVec even{0}, odd{0};

@@ -21,7 +21,9 @@ struct IVec {
   IVec() = default;
   EADEM_LANE explicit IVec(int32x4_t lanes) : v(lanes) {}
   EADEM_LANE explicit IVec(int32_t x) : v(vdupq_n_s32(x)) {}
-  EADEM_LANE static IVec load(const void* p) { return IVec(vreinterpretq_s32_u8(vld1q_u8(static_cast<const uint8_t*>(p)))); }
+  EADEM_LANE static IVec load(const void* p) {
+    return IVec(vreinterpretq_s32_u8(vld1q_u8(static_cast<const uint8_t*>(p))));
+  }
   EADEM_LANE void store(void* p) const { vst1q_u8(static_cast<uint8_t*>(p), vreinterpretq_u8_s32(v)); }
 };
 
@@ -59,17 +61,21 @@ EADEM_LANE IVec bit_and(IVec a, IVec b) { return IVec(vandq_s32(a.v, b.v)); }
 EADEM_LANE IVec bit_or(IVec a, IVec b) { return IVec(vorrq_s32(a.v, b.v)); }
 EADEM_LANE IVec bit_xor(IVec a, IVec b) { return IVec(veorq_s32(a.v, b.v)); }
 template <int kBits>
-EADEM_LANE IVec shift_left(IVec a) { return IVec(vshlq_n_s32(a.v, kBits)); }
+EADEM_LANE IVec shift_left(IVec a) {
+  return IVec(vshlq_n_s32(a.v, kBits));
+}
 template <int kBits>
-EADEM_LANE IVec shift_right(IVec a) { return IVec(vshrq_n_s32(a.v, kBits)); }
+EADEM_LANE IVec shift_right(IVec a) {
+  return IVec(vshrq_n_s32(a.v, kBits));
+}
 template <int kBits>
 EADEM_LANE IVec shift_right_logical(IVec a) {
   return IVec(vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a.v), kBits)));
 }
 EADEM_LANE Mask negative(IVec a) { return {vcltzq_s32(a.v)}; }
 
-// No conversion here truncates, so the one to nearest even is stepped back where it went away from zero. |a| < 2^31; converting
-// back may give 2^31, which as an unsigned number is still right.
+// No conversion here truncates, so the one to nearest even is stepped back where it went away from zero. |a| < 2^31;
+// converting back may give 2^31, which as an unsigned number is still right.
 EADEM_LANE Vec to_float_truncating(IVec a) {
   const uint32x4_t magnitude = vreinterpretq_u32_s32(vabsq_s32(a.v));
   const float32x4_t nearest = vcvtq_f32_u32(magnitude);
@@ -78,7 +84,9 @@ EADEM_LANE Vec to_float_truncating(IVec a) {
   return float_of(bit_or(add(bits_of(Vec(nearest)), IVec(vreinterpretq_s32_u32(step))), sign));
 }
 
-EADEM_LANE Vec expand(const uint16_t* p) { return float_of(IVec(vreinterpretq_s32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16)))); }
+EADEM_LANE Vec expand(const uint16_t* p) {
+  return float_of(IVec(vreinterpretq_s32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16))));
+}
 EADEM_LANE void store_low_halves(uint16_t* p, IVec a) { vst1_u16(p, vmovn_u32(vreinterpretq_u32_s32(a.v))); }
 
 // Four int8 of each lane.

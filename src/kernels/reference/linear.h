@@ -1,5 +1,6 @@
-// Linear layers in plain scalar code that walks numerics/ literally: what every other set is compared with. Weights lie row-major:
-// [n][k_padded] operands, or [n][k_padded] int8 followed by [n][groups] scales and, with minima, [n][groups] minima.
+// Linear layers in plain scalar code that walks numerics/ literally: what every other set is compared with. Weights lie
+// row-major: [n][k_padded] operands, or [n][k_padded] int8 followed by [n][groups] scales and, with minima, [n][groups]
+// minima.
 #pragma once
 
 #include "kernels/calls.h"
@@ -78,7 +79,8 @@ EADEM_FN void linear(const LinearCall& call, const LinearTile& tile) {
       float shard[numerics::kMaxShards] = {};
       for (int i = 0; i < s.shards; ++i) {
         const int begin = i * shard_k, end = begin + shard_k;
-        shard[i] = s.numerics == Numerics::kInt8 ? int8_shard(call, row, n, begin, end) : operand_shard(call, row, n, begin, end);
+        shard[i] = s.numerics == Numerics::kInt8 ? int8_shard(call, row, n, begin, end)
+                                                 : operand_shard(call, row, n, begin, end);
       }
       float sum = numerics::shard_tree(shard, s.shards);
       if (call.bias != nullptr) sum = numerics::add_f32(sum, call.bias[n]);

@@ -37,7 +37,8 @@ class Draw {
       case kNarrow: return n * std::exp(2 * normal());
       case kWide: return n * std::exp(6 * normal());
       case kNearTwo: return (1.0f + static_cast<float>(120 + below(8)) / 128) * (chance(16) ? -1.0f : 1.0f);
-      case kCancelling: return previous_ = k % 2 == 0 ? n * std::exp(2 * normal()) : -previous_ * (chance(4) ? 1.0078125f : 1);
+      case kCancelling:
+        return previous_ = k % 2 == 0 ? n * std::exp(2 * normal()) : -previous_ * (chance(4) ? 1.0078125f : 1);
       case kMostlyZero: return below(10) < 7 ? 0.0f : n * std::exp(normal());
       case kUniformExponent:
         return std::ldexp(1.0f + static_cast<float>(below(128)) / 128, below(101) - 50) * (chance(2) ? -1.0f : 1.0f);
@@ -55,8 +56,8 @@ class Draw {
 struct Layer {
   LinearShape shape;
   int rows = 0;
-  std::vector<uint16_t> w, x;                     // operands
-  std::vector<int8_t> wq, xq;                     // int8
+  std::vector<uint16_t> w, x;  // operands
+  std::vector<int8_t> wq, xq;  // int8
   std::vector<float> w_scale, w_minimum, x_scale;
   std::vector<int32_t> x_sum;
   std::vector<float> bias;  // empty: none
@@ -84,7 +85,9 @@ inline Layer random_layer(const LinearShape& shape, int rows, Family family, boo
   for (size_t i = 0; i < layer.w.size(); ++i) {
     const int at = static_cast<int>(i % k);
     // Two neighbours share a weight there, so that products cancel, exactly or nearly.
-    layer.w[i] = at >= shape.k ? uint16_t{0} : family == kCancelling && at % 2 == 1 ? layer.w[i - 1] : draw.operand(weights, at);
+    layer.w[i] = at >= shape.k                          ? uint16_t{0}
+                 : family == kCancelling && at % 2 == 1 ? layer.w[i - 1]
+                                                        : draw.operand(weights, at);
   }
   for (size_t i = 0; i < layer.x.size(); ++i) {
     const int at = static_cast<int>(i % k);
@@ -125,13 +128,14 @@ inline std::vector<std::byte> pack(const KernelSet& set, const Layer& layer) {
 // Cuts of [0, n) at random places, every piece not empty.
 inline std::vector<int> random_cuts(int n, Draw* draw) {
   std::vector<int> cuts{0};
-  while (draw != nullptr && cuts.back() < n) cuts.push_back(std::min(n, cuts.back() + 1 + draw->below(draw->chance(2) ? 4 : n)));
+  while (draw != nullptr && cuts.back() < n)
+    cuts.push_back(std::min(n, cuts.back() + 1 + draw->below(draw->chance(2) ? 4 : n)));
   if (cuts.back() != n) cuts.push_back(n);
   return cuts;
 }
 
-// y [rows][n + 3]: what a set makes of the layer, over tiles cut by `draw` (null: one tile) and taken in a random order. The three
-// columns past n, and y's first value under a residual, are the same for all sets.
+// y [rows][n + 3]: what a set makes of the layer, over tiles cut by `draw` (null: one tile) and taken in a random
+// order. The three columns past n, and y's first value under a residual, are the same for all sets.
 inline std::vector<float> evaluate(const KernelSet& set, const Layer& layer, Draw* draw) {
   const LinearShape& s = layer.shape;
   const std::vector<std::byte> packed = pack(set, layer);
@@ -171,9 +175,10 @@ inline std::vector<const KernelSet*> available_sets() {
 inline std::string describe(const Layer& layer, int family) {
   const LinearShape& s = layer.shape;
   return std::string(numerics::short_name(s.numerics)) + " n=" + std::to_string(s.n) + " k=" + std::to_string(s.k) +
-         " rows=" + std::to_string(layer.rows) + " shards=" + std::to_string(s.shards) + " group=" + std::to_string(s.group) +
-         " minimum=" + std::to_string(s.minimum) + " bias=" + std::to_string(!layer.bias.empty()) +
-         " residual=" + std::to_string(layer.residual) + " family=" + std::to_string(family);
+         " rows=" + std::to_string(layer.rows) + " shards=" + std::to_string(s.shards) +
+         " group=" + std::to_string(s.group) + " minimum=" + std::to_string(s.minimum) +
+         " bias=" + std::to_string(!layer.bias.empty()) + " residual=" + std::to_string(layer.residual) +
+         " family=" + std::to_string(family);
 }
 
 // A shape with k padded as its numerics asks, and the largest legal number of shards up to `shards`.

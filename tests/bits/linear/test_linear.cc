@@ -15,11 +15,13 @@ void expect_equal(const Layer& layer, Family family, int cuts, Draw& draw) {
   const std::vector<float> expected = evaluate(reference(), layer, nullptr);
   for (const KernelSet* set : available_sets()) {
     if (set != &reference()) {
-      EXPECT_TRUE(same_bytes(evaluate(*set, layer, nullptr), expected)) << set->name << " whole " << describe(layer, family);
+      EXPECT_TRUE(same_bytes(evaluate(*set, layer, nullptr), expected))
+          << set->name << " whole " << describe(layer, family);
     }
     for (int i = 0; i < cuts; ++i) {
       if (set == &reference() && i > 0) break;
-      EXPECT_TRUE(same_bytes(evaluate(*set, layer, &draw), expected)) << set->name << " cut " << describe(layer, family);
+      EXPECT_TRUE(same_bytes(evaluate(*set, layer, &draw), expected))
+          << set->name << " cut " << describe(layer, family);
     }
   }
 }
@@ -99,15 +101,16 @@ Layer reordered(Layer layer) {
   return layer;
 }
 
-// The control: were any of the above blind to the order of additions, this would be equal too. (Not kCancelling: leaves that almost
-// cancel are short numbers, which fma32 adds exactly in any order.)
+// The control: were any of the above blind to the order of additions, this would be equal too. (Not kCancelling: leaves
+// that almost cancel are short numbers, which fma32 adds exactly in any order.)
 TEST_P(Linear, ReorderedSumDiffers) {
   for (int f : {kNormal, kNarrow, kWide, kMostlyZero, kOneLarge}) {
     Draw draw(11);
     const LinearShape shape = make_shape(GetParam(), 32, 512, 1, 128, false);
     const Layer layer = random_layer(shape, 4, static_cast<Family>(f), false, false, draw);
     for (const KernelSet* set : available_sets()) {
-      const std::vector<float> expected = evaluate(*set, layer, nullptr), other = evaluate(*set, reordered(layer), nullptr);
+      const std::vector<float> expected = evaluate(*set, layer, nullptr),
+                               other = evaluate(*set, reordered(layer), nullptr);
       ASSERT_EQ(expected.size(), other.size());
       EXPECT_FALSE(same_bytes(expected, other)) << set->name << " family " << f;
     }

@@ -49,8 +49,9 @@ Layer normal_layer(Numerics numerics, int k, int shards) {
   return layer;
 }
 
-// fma32 and int8 round to nearest, so their errors walk at random: measured 3e-8 to 2e-7. mma16 truncates each group's sum, which drifts
-// toward zero by about a quarter of 2^-24 a group: the more shards, the shorter the chains, and the less of it.
+// fma32 and int8 round to nearest, so their errors walk at random: measured 3e-8 to 2e-7. mma16 truncates each group's
+// sum, which drifts toward zero by about a quarter of 2^-24 a group: the more shards, the shorter the chains, and the
+// less of it.
 double bound(const LinearShape& s) {
   return s.numerics == Numerics::kMma16 ? 1e-7 + s.k_padded / s.shards / numerics::kGroup * 0x1p-25 : 3e-7;
 }
@@ -72,7 +73,8 @@ TEST(LinearAccuracy, EveryNumericsAgainstFloat64) {
   }
 }
 
-// What quantisation itself costs: steps of absmax / 127, with groups of 128 normal values about 1/45 of their deviation, on both sides.
+// What quantisation itself costs: steps of absmax / 127, with groups of 128 normal values about 1/45 of their
+// deviation, on both sides.
 TEST(LinearAccuracy, Int8AgainstItsOperands) {
   const Layer layer = normal_layer(Numerics::kInt8, 1024, 1);
   const double error = relative_error(layer, evaluate(best_kernel_set(), layer, nullptr), exact(layer, false));

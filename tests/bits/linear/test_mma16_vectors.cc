@@ -42,8 +42,9 @@ std::vector<VectorCase> read_vectors() {
 
 constexpr int kLead = 32;  // elements before the case's own
 
-// A kernel set's chains begin at +0, so the carry is built by two groups before the case's own: 24 bits are three bf16 parts, each
-// times a power of two, in slots where only that output has a weight. Such a sum is exact, and groups of zeros pass it on.
+// A kernel set's chains begin at +0, so the carry is built by two groups before the case's own: 24 bits are three bf16
+// parts, each times a power of two, in slots where only that output has a weight. Such a sum is exact, and groups of
+// zeros pass it on.
 Layer layer_of(const VectorCase& c, bool with_carry) {
   Layer layer;
   layer.shape = make_shape(Numerics::kMma16, kOutputs, kLead + static_cast<int>(c.k), 1, 32, false);
