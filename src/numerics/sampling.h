@@ -33,7 +33,8 @@ EADEM_FN float tempered(float logit, float temperature) { return div_f32(logit, 
 EADEM_FN uint32_t nucleus_weight(float logit, float max) {
   return static_cast<uint32_t>(top_p_weight(exp32(sub_f32(logit, max))));
 }
-EADEM_CONST float kWeightless = -22.25f;  // 2^31 * e^-22.25 = 0.47, which rounds to 0
+// 2^31 * e^-22.25 = 0.47, which rounds to 0.
+EADEM_CONST float kWeightless = -22.25f;
 
 EADEM_FN bool reaches_min_p(float logit, float max, float min_p) { return exp32(sub_f32(logit, max)) >= min_p; }
 

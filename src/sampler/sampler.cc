@@ -18,17 +18,6 @@ Error not_finite() {
   return Error{"the logits of this position are not finite, or every token is masked; nothing can be drawn"};
 }
 
-// The weights of a whole row and their sum.
-uint64_t weigh(const float* logits, int n, float max, uint32_t* weights) {
-  uint64_t total = 0;
-  for (int i = 0; i < n; ++i) {
-    const bool weightless = numerics::sub_f32(logits[i], max) < numerics::kWeightless;
-    weights[i] = weightless ? 0 : numerics::nucleus_weight(logits[i], max);
-    total += weights[i];
-  }
-  return total;
-}
-
 uint64_t weigh(std::vector<Candidate>& candidates, float max) {
   uint64_t total = 0;
   for (Candidate& c : candidates) total += c.weight = numerics::nucleus_weight(c.logit, max);
@@ -109,11 +98,12 @@ bool Sampler::filter(const SamplingParams& params, const float* logits, float ma
   const bool top_p = params.top_p < 1.0f;
   const bool min_p = params.min_p > 0.0f;
   survivors_.clear();
-  if (top_k) first_k(row, max, params.top_k, survivors_);
+  if (top_k) first_k(row, params.top_k, survivors_);
   if (top_p && top_k) {
     EADEM_CHECK(keep_weight(survivors_, numerics::top_p_threshold(params.top_p, weigh(survivors_, max))));
   } else if (top_p) {
-    const uint64_t needed = numerics::top_p_threshold(params.top_p, weigh(logits, vocab_, max, weights_.data()));
+    const uint64_t total = set_->top_p_weights(logits, vocab_, max, weights_.data());
+    const uint64_t needed = numerics::top_p_threshold(params.top_p, total);
     // Tokens near the maximum usually hold enough; at -23 every token that has a weight is among them.
     bool enough = false;
     for (const float distance : {3.0f, 6.0f, 12.0f, 23.0f}) {
@@ -145,7 +135,7 @@ int32_t Sampler::pick(const Draw& draw, const float* logits, const Maximum& max,
 void Sampler::raw_logprobs(const Draw& draw, float max, float sum, SampledToken& result) {
   result.logprob = numerics::log_probability(draw.logits[result.token], max, sum);
   if (draw.logprobs == 0) return;
-  first_k({draw.logits, static_cast<size_t>(vocab_)}, max, draw.logprobs, top_);
+  first_k({draw.logits, static_cast<size_t>(vocab_)}, draw.logprobs, top_);
   list_top(max, sum, result);
 }
 
@@ -163,7 +153,7 @@ void Sampler::processed_logprobs(const Draw& draw, const float* logits, float ma
     top_ = survivors_;
     keep_first(top_, static_cast<size_t>(draw.logprobs));
   } else {
-    first_k({logits, static_cast<size_t>(vocab_)}, max, draw.logprobs, top_);
+    first_k({logits, static_cast<size_t>(vocab_)}, draw.logprobs, top_);
   }
   list_top(max, sum, result);
 }

@@ -68,7 +68,7 @@ class Sampler {
   const kernels::KernelSet* set_;
   int vocab_;
   std::vector<float> processed_;      // [vocab]
-  std::vector<uint32_t> weights_;     // [vocab]
+  std::vector<float> weights_;        // [vocab] integers
   std::vector<Candidate> survivors_;
   std::vector<Candidate> top_;
 };

@@ -23,6 +23,12 @@ bool any_at_least(const float* logits, size_t n, float least) {
   return any != 0;
 }
 
+bool any_above(const float* logits, size_t n, float bound) {
+  int any = 0;
+  for (size_t i = 0; i < n; ++i) any |= logits[i] > bound;
+  return any != 0;
+}
+
 }  // namespace
 
 Maximum maximum(std::span<const float> logits) {
@@ -42,7 +48,7 @@ Maximum maximum(std::span<const float> logits) {
     lanes[0] = logits[i] > lanes[0] ? logits[i] : lanes[0];
     nan |= logits[i] != logits[i];
   }
-  Maximum result{*std::max_element(lanes, lanes + kWidth), 0, nan != 0};
+  Maximum result{numerics::add_f32(*std::max_element(lanes, lanes + kWidth), 0.0f), 0, nan != 0};
   for (size_t i = 0; i < logits.size(); i += kTile) {
     const size_t n = std::min(kTile, logits.size() - i);
     if (!any_at_least(&logits[i], n, result.logit)) continue;
@@ -53,12 +59,13 @@ Maximum maximum(std::span<const float> logits) {
   return result;
 }
 
-void collect(std::span<const float> logits, float least, const uint32_t* weights, std::vector<Candidate>& out) {
+void collect(std::span<const float> logits, float least, const float* weights, std::vector<Candidate>& out) {
   for (size_t i = 0; i < logits.size(); i += kTile) {
     const size_t n = std::min(kTile, logits.size() - i);
     if (!any_at_least(&logits[i], n, least)) continue;
     for (size_t j = i; j < i + n; ++j) {
-      if (logits[j] >= least) out.push_back({logits[j], static_cast<int32_t>(j), weights ? weights[j] : 0});
+      const uint32_t weight = weights != nullptr ? static_cast<uint32_t>(weights[j]) : 0;
+      if (logits[j] >= least) out.push_back({logits[j], static_cast<int32_t>(j), weight});
     }
   }
 }
@@ -69,16 +76,24 @@ void keep_first(std::vector<Candidate>& candidates, size_t k) {
   candidates.resize(k);
 }
 
-void first_k(std::span<const float> logits, float max, int k, std::vector<Candidate>& out) {
-  // Candidates are those near the maximum; the distance grows until there are enough.
-  for (float distance = 2.0f; distance < 100.0f; distance = distance * 2.0f) {
-    out.clear();
-    collect(logits, max - distance, nullptr, out);
-    if (out.size() >= static_cast<size_t>(k)) return keep_first(out, static_cast<size_t>(k));
-  }
+void first_k(std::span<const float> logits, int k, std::vector<Candidate>& out) {
+  // One pass. Whenever enough candidates have come together all but the first k go, and the last of those is the
+  // bound from then on: a later token needs a larger logit, since its id is.
+  const size_t count = static_cast<size_t>(k);
+  const size_t full = std::max(2 * count, count + 4 * kTile);
+  float bound = -std::numeric_limits<float>::infinity();
   out.clear();
-  collect(logits, -std::numeric_limits<float>::max(), nullptr, out);
-  keep_first(out, static_cast<size_t>(k));
+  for (size_t i = 0; i < logits.size(); i += kTile) {
+    const size_t n = std::min(kTile, logits.size() - i);
+    if (!any_above(&logits[i], n, bound)) continue;
+    for (size_t j = i; j < i + n; ++j) {
+      if (logits[j] > bound) out.push_back({logits[j], static_cast<int32_t>(j), 0});
+    }
+    if (out.size() < full) continue;
+    keep_first(out, count);
+    bound = std::max_element(out.begin(), out.end(), before)->logit;
+  }
+  keep_first(out, count);
 }
 
 bool keep_weight(std::vector<Candidate>& candidates, uint64_t needed) {

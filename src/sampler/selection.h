@@ -10,10 +10,11 @@ namespace eadem::sampler {
 struct Candidate {
   float logit = 0.0f;
   int32_t token = 0;
-  uint32_t weight = 0;  // numerics::nucleus_weight, where a caller needs it
+  uint32_t weight = 0;  // numerics::top_p_weight, where a caller needs it
 };
 
-// The largest logit and the first token that has it. `nan` where any is NaN (then the rest means nothing).
+// The largest logit (+0 for either zero, like KernelSet::log_sum) and the first token that has it. `nan` where any is
+// NaN (then the rest means nothing).
 struct Maximum {
   float logit = 0.0f;
   int32_t token = 0;
@@ -22,11 +23,10 @@ struct Maximum {
 Maximum maximum(std::span<const float> logits);
 
 // Appends the tokens with logit >= least, ids ascending. weights: [logits.size()] or null.
-void collect(std::span<const float> logits, float least, const uint32_t* weights, std::vector<Candidate>& out);
+void collect(std::span<const float> logits, float least, const float* weights, std::vector<Candidate>& out);
 
-// The first k of the total order, in no particular order; fewer where fewer logits are above -infinity. max: the
-// largest logit.
-void first_k(std::span<const float> logits, float max, int k, std::vector<Candidate>& out);
+// The first k >= 1 of the total order, in no particular order; fewer where fewer logits are above -infinity.
+void first_k(std::span<const float> logits, int k, std::vector<Candidate>& out);
 
 // Keeps the first k of `candidates`, in no particular order.
 void keep_first(std::vector<Candidate>& candidates, size_t k);

@@ -17,6 +17,7 @@ inline kernels::LogSum plain_log_sum(const float* logits, int n) {
     if (logits[i] != logits[i]) return {std::numeric_limits<float>::quiet_NaN(), 0.0f};
     if (logits[i] > max) max = logits[i];
   }
+  max += 0.0f;  // +0 for either zero
   std::vector<float> terms(static_cast<size_t>(n));
   for (int i = 0; i < n; ++i) terms[static_cast<size_t>(i)] = numerics::exp32(logits[i] - max);
   return {max, numerics::vector_sum(terms.data(), n)};
@@ -29,6 +30,14 @@ inline const kernels::KernelSet& plain_kernels() {
     s.name = "plain";
     s.supported = [] { return true; };
     s.log_sum = plain_log_sum;
+    s.top_p_weights = [](const float* logits, int n, float max, float* weights) {
+      uint64_t total = 0;
+      for (int i = 0; i < n; ++i) {
+        weights[i] = __builtin_rintf(numerics::exp32(logits[i] - max) * 0x1p31f);
+        total += static_cast<uint64_t>(weights[i]);
+      }
+      return total;
+    };
     s.kv_bytes = [](const kernels::AttentionShape& shape) {
       return (static_cast<size_t>(shape.head_size) * 64 * 2 * sizeof(uint16_t) + 63) / 64 * 64;
     };

@@ -5,6 +5,7 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/rows.h"
+#include "kernels/cpu/sampling.h"
 
 namespace eadem::kernels::cpu {
 namespace {
@@ -29,6 +30,7 @@ constexpr KernelSet cpu_set(std::string_view name, bool (*supported)()) {
       .swiglu = swiglu,
       .quantise = quantise,
       .log_sum = log_sum,
+      .top_p_weights = top_p_weights,
   };
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/reference/attention.h"
 #include "kernels/reference/linear.h"
 #include "kernels/reference/rows.h"
+#include "kernels/reference/sampling.h"
 #include "kernels/sets.h"
 
 namespace eadem::kernels {
@@ -25,6 +26,7 @@ constinit const KernelSet kReferenceSet = {
     .swiglu = reference::swiglu,
     .quantise = reference::quantise,
     .log_sum = reference::log_sum,
+    .top_p_weights = reference::top_p_weights,
 };
 
 }  // namespace eadem::kernels

@@ -96,7 +96,7 @@ inline int32_t literal_step3(const sampler::Draw& d, const std::vector<float>& l
 
 inline void literal_logprobs(const sampler::Draw& d, std::vector<float> l, SampledToken& out) {
   const std::vector<int32_t> order = total_order(l);
-  const float max = l[order[0]];
+  const float max = l[order[0]] + 0.0f;  // +0 for either zero
   std::vector<float> terms(l.size());
   for (size_t i = 0; i < l.size(); ++i) terms[i] = numerics::exp32(l[i] - max);
   const float log_sum = numerics::log32(numerics::vector_sum(terms.data(), int(terms.size())));

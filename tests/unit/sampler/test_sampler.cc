@@ -102,20 +102,31 @@ void fill(std::mt19937& rng, int vocab, int kind, Case& c) {
   c.draw.processed = rng() % 2 == 0;
 }
 
+// The sampler over the plain kernels and over each set that this machine runs.
+std::vector<Sampler> samplers(int vocab) {
+  std::vector<Sampler> all;
+  all.emplace_back(plain_kernels(), vocab);
+  for (const kernels::KernelSet* set : kernels::all_kernel_sets()) {
+    if (set->supported()) all.emplace_back(*set, vocab);
+  }
+  return all;
+}
+
 class AgainstLiteral : public ::testing::TestWithParam<int> {};
 
 TEST_P(AgainstLiteral, SameTokensAndBits) {
   const int vocab = GetParam();
-  Sampler fast(plain_kernels(), vocab);
+  std::vector<Sampler> fast = samplers(vocab);
+  ASSERT_GE(fast.size(), 2u);
   std::mt19937 rng(static_cast<uint32_t>(vocab));
-  const int rounds = vocab > 50000 ? 16 : vocab > 5000 ? 80 : vocab > 500 ? 400 : 3000;
+  const int rounds = vocab > 50000 ? 32 : vocab > 5000 ? 80 : vocab > 500 ? 400 : 3000;
   std::set<int32_t> tokens;
   for (int round = 0; round < rounds; ++round) {
     Case c;
     fill(rng, vocab, round % 8, c);
     if (vocab > 5000) c.draw.logprobs = std::min(c.draw.logprobs, 20), c.params.top_k = std::min(c.params.top_k, 300);
     const std::vector<float> l = testing::literal_step1(c.draw, vocab);
-    const Result<SampledToken> got = fast.draw(c.draw);
+    const Result<SampledToken> got = fast[static_cast<size_t>(round / 8) % fast.size()].draw(c.draw);
     if (!(*std::max_element(l.begin(), l.end()) > -INFINITY)) {
       EXPECT_TRUE(!got.ok() || c.draw.forced >= 0);
       continue;

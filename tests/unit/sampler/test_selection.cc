@@ -48,7 +48,7 @@ TEST(Selection, PrefixesEqualASort) {
     EXPECT_EQ(max.logit, l[order[0]]);
     const int k = 1 + static_cast<int>(rng() % l.size());
     std::vector<Candidate> first;
-    first_k(l, max.logit, k, first);
+    first_k(l, k, first);
     sort_candidates(first);
     ASSERT_EQ(first.size(), static_cast<size_t>(k));
     for (int i = 0; i < k; ++i) ASSERT_EQ(first[i].token, order[i]);
