@@ -522,7 +522,7 @@ def write_gguf(path, architecture, config, tied, matrix_type, embedding_type, ex
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     writer = gguf.GGUFWriter(str(path), architecture)
     writer.add_name("random " + path.stem)
-    writer.add_context_length(512)
+    writer.add_context_length(2048)
     writer.add_embedding_length(hidden)
     writer.add_block_count(layers)
     writer.add_feed_forward_length(mlp)
