@@ -400,6 +400,22 @@ def gguf_models():
     models["q4_1-smollm2"] = ("llama", GGUF_SMOL, True, "Q4_1", "Q8_0", {"pre": "smollm"})
     models["f16-ropefreqs"] = ("llama", dict(GGUF_SMALL, rope_theta=500000.0), True, "F16", "F16", {"factors": True})
     models["f16-linear"] = ("llama", GGUF_SMALL, True, "F16", "F16", {"linear": 4.0})
+    models["f16-head256"] = (
+        "llama",
+        dict(GGUF_SMALL, head_dim=256, num_attention_heads=2, num_key_value_heads=1),
+        False,
+        "F16",
+        "F16",
+        {},
+    )
+    models["bf16-head100"] = (
+        "llama",
+        dict(GGUF_SMALL, head_dim=100, num_attention_heads=3, num_key_value_heads=3),
+        False,
+        "BF16",
+        "BF16",
+        {},
+    )
     models["q8_0-qwen2"] = (
         "qwen2",
         dict(GGUF_SMALL, num_attention_heads=8, num_key_value_heads=1),
