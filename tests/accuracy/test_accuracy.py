@@ -195,3 +195,24 @@ def test_smollm2_perplexity(numerics, smollm2, tmp_path):
     share = perplexity / text["perplexity"] - 1.0
     print(f"SmolLM2 {numerics}: perplexity {perplexity:.5f}, float64 {text['perplexity']:.5f}, {100 * share:+.3f} %")
     assert abs(share) <= LARGEST_PERPLEXITY_ERROR[numerics]
+
+
+@pytest.mark.parametrize("numerics", NUMERICS)
+def test_one_model_in_two_formats(numerics, tmp_path):
+    """The same weights from safetensors and from GGUF, whose q and k rows are interleaved: the same bits.
+
+    Control: another rope base in the GGUF file changes them.
+    """
+    config = make_models.GGUF_STORIES
+    family = dict(make_models.FAMILIES["llama3"], dtype="F32", config=dict(config, model_type="llama"))
+    make_models.write_hf(tmp_path / "folder", family, np.random.default_rng(21))
+    for name, theta in (("same", config["rope_theta"]), ("other", 10001.0)):
+        spec = ("llama", dict(config, rope_theta=theta), True, "F32", "F32", {})
+        make_models.write_gguf(tmp_path / f"{name}.gguf", *spec, np.random.default_rng(21))
+    tokens = np.random.default_rng(22).integers(0, config["vocab_size"], 100)
+    folder, same, other = (
+        [entry[0] for entry in score(tmp_path / name, [tokens], numerics, 0, tmp_path)[0][1:]]
+        for name in ("folder", "same.gguf", "other.gguf")
+    )
+    assert folder == same
+    assert folder != other
