@@ -33,7 +33,13 @@ class Random {
   }
   int below(int n) { return static_cast<int>(next() % static_cast<uint64_t>(n)); }
   float uniform(float low, float high) { return low + (high - low) * static_cast<float>(next() >> 40) * 0x1p-24f; }
-  float normal() { return (uniform(-1, 1) + uniform(-1, 1) + uniform(-1, 1)) * 1.0f; }  // variance 1
+  float
+  normal() {  // roughly, with variance 1; each draw a statement, for their order must be the same under every compiler
+    float sum = uniform(-1, 1);
+    sum += uniform(-1, 1);
+    sum += uniform(-1, 1);
+    return sum;
+  }
   float power_of_two(int low, int high) {
     return numerics::float_of(static_cast<uint32_t>(127 + low + below(high - low + 1)) << 23);
   }

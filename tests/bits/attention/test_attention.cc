@@ -3,6 +3,7 @@
 
 #include "bits/attention/flush_to_zero.h"
 #include "bits/attention/harness.h"
+#include "core/sha256.h"
 #include "core/thread_pool.h"
 
 namespace eadem::test {
@@ -44,6 +45,25 @@ TEST(Attention, EverySetEqualsTheReference) {
       }
     }
     EXPECT_GT(set->calls->load(), before) << set->name;
+  }
+}
+
+// What numerics v1 promises about attention: these digests never change.
+TEST(Attention, GoldenDigests) {
+  const char* golden[] = {"9be94b2b0446982db8d4570830c66dcf1d0037bd5b1e1ef5918e7536d83b55ef",
+                          "6769395f0f5011114b3b33d7b6e788862704cfcdd440d1ccd5fd48dd5c5730bf"};
+  for (const KernelSet* set : sets()) {
+    for (int tree = 0; tree < 2; ++tree) {
+      Sha256 digest;
+      for (const Case& c : kCases) {
+        if (c.head_size > 96) continue;
+        const Sequence s = make_sequence(shape_of(c, kTrees[tree]), 1201, c.data, 91);
+        for (const RowBits& row : attend(*set, s, {0, 64, 127, 1023, 1024, 1200})) {
+          for (uint32_t word : row) digest.update_value(word);
+        }
+      }
+      EXPECT_EQ(digest.hex(), golden[tree]) << set->name << " " << numerics::full_name(kTrees[tree]);
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "bits/attention/flush_to_zero.h"
 #include "bits/attention/harness.h"
+#include "core/sha256.h"
 #include "core/thread_pool.h"
 #include "kernels/kernel_set.h"
 #include "numerics/layer.h"
@@ -30,15 +31,12 @@ const Values kAllValues[] = {Values::kOrdinary, Values::kWide, Values::kTiny, Va
 float draw(Random& random, Values values) {
   const float x = random.normal();
   switch (values) {
-    case Values::kOrdinary:
-      return x;
-    case Values::kWide:
-      return x * random.power_of_two(-40, 40);
+    case Values::kOrdinary: return x;
+    case Values::kWide: return x * random.power_of_two(-40, 40);
     case Values::kTiny:
       return random.below(3) == 0 ? numerics::float_of(static_cast<uint32_t>(random.below(1 << 23)))
                                   : x * random.power_of_two(-126, -60);
-    case Values::kHuge:
-      return x * random.power_of_two(40, 125);
+    case Values::kHuge: return x * random.power_of_two(40, 125);
   }
   return 0;
 }
@@ -316,6 +314,44 @@ TEST(Rows, LogSumOfWhatIsNoDistribution) {
       EXPECT_EQ(numerics::bits_of(set->log_sum(zeros.data(), n).max), 0u) << set->name;
       EXPECT_EQ(set->log_sum(zeros.data(), n).sum, static_cast<float>(n)) << set->name;
     }
+  }
+}
+
+// What numerics v1 promises about these steps: this digest never changes.
+TEST(Rows, GoldenDigest) {
+  for (const KernelSet* set : sets()) {
+    Sha256 digest;
+    const auto add = [&digest](const auto& elements) {
+      for (const auto& element : elements) digest.update_value(element);
+    };
+    for (int n : {20, 576, 1536, 4096}) {
+      for (Values values : kAllValues) {
+        const auto x = draw(2 * n, values, 101), weight = draw(n, Values::kOrdinary, 102);
+        add(rms_norm(*set, {x.begin(), x.begin() + n}, weight, 1e-5f).y);
+        add(swiglu(*set, x).y);
+        const LogSum sum = set->log_sum(x.data(), n);
+        digest.update_value(sum.max);
+        digest.update_value(sum.sum);
+        std::vector<uint16_t> operands(static_cast<size_t>(padded(n)));
+        for (int i = 0; i < n; ++i)
+          operands[static_cast<size_t>(i)] = numerics::bf16_operand(x[static_cast<size_t>(i)]);
+        std::vector<int8_t> q(operands.size());
+        std::vector<float> scale(operands.size() / 32);
+        std::vector<int32_t> sums(scale.size());
+        set->quantise(operands.data(), padded(n), 32, q.data(), scale.data(), sums.data());
+        add(q), add(scale), add(sums);
+      }
+    }
+    QkvShape shape;
+    shape.heads = 4, shape.kv_heads = 2, shape.head_size = 72, shape.head_padded = 96, shape.rotary = 40,
+    shape.eps = 1e-6f;
+    const auto norm = draw(72, Values::kOrdinary, 103), angles = draw(23, Values::kOrdinary, 104);
+    shape.q_norm = shape.k_norm = norm.data();
+    auto qkv = draw(8 * 72, Values::kOrdinary, 105);
+    std::vector<uint16_t> q(4 * 96), k(2 * 72), v(2 * 72);
+    EXPECT_TRUE(set->split_qkv(shape, qkv.data(), angles.data(), angles.data() + 3, q.data(), k.data(), v.data()));
+    add(q), add(k), add(v);
+    EXPECT_EQ(digest.hex(), "05d62da995cb5cc235966b263905a27f72552e87425d0a14a2dd050069276865") << set->name;
   }
 }
 
