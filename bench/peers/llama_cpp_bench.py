@@ -3,8 +3,8 @@
 usage: llama_cpp_bench.py MODEL.gguf [--threads 2] [--prompt 512] [--new 64] [--rows 1,16] [--repeats 5]
        llama_cpp_bench.py --requantise FROM.gguf TO.gguf BF16|Q8_0
 
-Prints JSON: tokens a second of a prefill and of decode steps with the given numbers of rows; each repeat uses fresh random tokens.
-llama-cpp-python is built for the machine once, outside CI (docs/performance.md).
+Prints JSON: tokens a second of a prefill and of decode steps with the given numbers of rows; each repeat uses fresh
+random tokens. llama-cpp-python is built for the machine once, outside CI (docs/performance.md).
 """
 
 import argparse

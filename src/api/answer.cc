@@ -4,15 +4,18 @@
 
 namespace eadem::api {
 
-Answer::Answer(int index, uint64_t seed, const SamplingParams& sampling, const text::Tokenizer* tokenizer, OnText on_text,
-               std::function<void()> on_end)
-    : stop_(sampling.stop, sampling.include_stop_str_in_output), on_text_(std::move(on_text)), on_end_(std::move(on_end)) {
+Answer::Answer(int index, uint64_t seed, const SamplingParams& sampling, const text::Tokenizer* tokenizer,
+               OnText on_text, std::function<void()> on_end)
+    : stop_(sampling.stop, sampling.include_stop_str_in_output),
+      on_text_(std::move(on_text)),
+      on_end_(std::move(on_end)) {
   completion_.index = index;
   completion_.seed = seed;
   if (tokenizer != nullptr) decoder_.emplace(*tokenizer, text::DecodeOptions{sampling.skip_special_tokens, true});
 }
 
-// The text that this token makes certain. A last token brings all that was held back, unless a stop string ends the answer.
+// The text that this token makes certain. A last token brings all that was held back, unless a stop string ends the
+// answer.
 std::string Answer::show(const SampledToken& token, bool last) {
   if (!decoder_) return {};
   std::string text = stop_.feed(decoder_->push(static_cast<uint32_t>(token.token)));

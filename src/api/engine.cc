@@ -38,7 +38,8 @@ Result<Choice> choose(const EngineOptions& options, const weights::Checkpoint& c
   choice.kernels = kernels::find_kernel_set(options.isa);
   std::string known;
   for (const auto* set : kernels::all_kernel_sets()) known += (known.empty() ? "" : ", ") + std::string(set->name);
-  if (choice.kernels == nullptr) return Error{"kernel set '" + options.isa + "' is not in this build: use auto or one of " + known};
+  if (choice.kernels == nullptr)
+    return Error{"kernel set '" + options.isa + "' is not in this build: use auto or one of " + known};
   if (!choice.kernels->supported()) {
     return Error{"kernel set '" + options.isa + "' needs instructions that this processor lacks: use --isa auto"};
   }
@@ -48,8 +49,8 @@ Result<Choice> choose(const EngineOptions& options, const weights::Checkpoint& c
 Result<void> check(const EngineOptions& options) {
   const auto positive = [](std::string_view name, int64_t value, int64_t least, int64_t most) -> Result<void> {
     if (value >= least && value <= most) return {};
-    return Error{std::string(name) + " is " + std::to_string(value) + "; it must lie in " + std::to_string(least) + " ... " +
-                 std::to_string(most)};
+    return Error{std::string(name) + " is " + std::to_string(value) + "; it must lie in " + std::to_string(least) +
+                 " ... " + std::to_string(most)};
   };
   EADEM_RETURN_IF_ERROR(positive("threads", options.threads, 0, 1024));
   EADEM_RETURN_IF_ERROR(positive("max_batch", options.max_batch, 1, 4096));
@@ -207,8 +208,10 @@ Result<std::string> Engine::detokenize(std::span<const int32_t> tokens, bool ski
   return state_->tokenizer->decode(ids, {skip_special_tokens, false});
 }
 
-Result<std::string> Engine::render_chat(const std::string& messages, const std::string& tools, const std::string& kwargs) const {
-  if (!state_->chat_template) return Error{state_->info.path + " has no chat template: use a prompt instead of messages"};
+Result<std::string> Engine::render_chat(const std::string& messages, const std::string& tools,
+                                        const std::string& kwargs) const {
+  if (!state_->chat_template)
+    return Error{state_->info.path + " has no chat template: use a prompt instead of messages"};
   text::ChatInput input;
   input.messages_json = messages;
   if (!tools.empty()) input.tools_json = tools;
@@ -226,7 +229,8 @@ Result<std::string> Engine::render_chat(const std::string& messages, const std::
 Result<Engine::Ticket> Engine::submit(Request request, Callbacks callbacks) {
   State& state = *state_;
   const SamplingParams& sampling = request.sampling;
-  if (sampling.n < 1 || sampling.n > 1024) return Error{"n is " + std::to_string(sampling.n) + "; it must lie in 1 ... 1024"};
+  if (sampling.n < 1 || sampling.n > 1024)
+    return Error{"n is " + std::to_string(sampling.n) + "; it must lie in 1 ... 1024"};
   if (!sampling.stop.empty() && !state.tokenizer) return Error{"stop: the model has no tokenizer; use stop_token_ids"};
   for (const std::string& stop : sampling.stop) {
     if (stop.empty()) return Error{"stop: a stop string must not be empty"};
@@ -243,11 +247,13 @@ Result<Engine::Ticket> Engine::submit(Request request, Callbacks callbacks) {
       };
     }
     const uint64_t own_seed = numerics::mix(seed, static_cast<uint64_t>(index));
-    pending.answers.push_back(std::make_unique<api::Answer>(
-        index, own_seed, sampling, state.tokenizer ? &*state.tokenizer : nullptr, std::move(on_text), [&state, &pending, ticket] {
-          if (--pending.open == 0) state.done.push_back(ticket);
-        }));
-    auto id = state.engine->submit({request.prompt_token_ids, sampling, own_seed, state.kv_hash}, pending.answers.back().get());
+    pending.answers.push_back(std::make_unique<api::Answer>(index, own_seed, sampling,
+                                                            state.tokenizer ? &*state.tokenizer : nullptr,
+                                                            std::move(on_text), [&state, &pending, ticket] {
+                                                              if (--pending.open == 0) state.done.push_back(ticket);
+                                                            }));
+    auto id = state.engine->submit({request.prompt_token_ids, sampling, own_seed, state.kv_hash},
+                                   pending.answers.back().get());
     if (!id.ok()) {
       // The answers are alike but for their seeds: the first is refused, or none.
       EADEM_CHECK(index == 0);

@@ -69,9 +69,10 @@ Result<std::optional<text::Tokenizer>> load_tokenizer(const weights::Checkpoint&
     return std::optional(std::move(tokenizer).value());
   }
   if (!checkpoint.text().tokenizer_json) return std::optional<text::Tokenizer>{};
-  auto tokenizer =
-      text::Tokenizer::from_json(*checkpoint.text().tokenizer_json, checkpoint.text().tokenizer_config_json.value_or(""));
-  if (!tokenizer.ok()) return Error{"tokenizer.json beside " + checkpoint.metadata().file() + ": " + tokenizer.error().message};
+  auto tokenizer = text::Tokenizer::from_json(*checkpoint.text().tokenizer_json,
+                                              checkpoint.text().tokenizer_config_json.value_or(""));
+  if (!tokenizer.ok())
+    return Error{"tokenizer.json beside " + checkpoint.metadata().file() + ": " + tokenizer.error().message};
   return std::optional(std::move(tokenizer).value());
 }
 
@@ -82,10 +83,12 @@ Result<std::optional<text::ChatTemplate>> load_chat_template(const weights::Chec
   return std::optional(std::move(parsed).value());
 }
 
-Result<std::vector<int32_t>> load_eos(const weights::Checkpoint& checkpoint, const std::optional<text::Tokenizer>& tokenizer) {
+Result<std::vector<int32_t>> load_eos(const weights::Checkpoint& checkpoint,
+                                      const std::optional<text::Tokenizer>& tokenizer) {
   std::vector<int32_t> ids;
   if (is_gguf(checkpoint)) {
-    for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    for (const char* key :
+         {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
       EADEM_RETURN_IF_ERROR(append_ids(checkpoint.metadata(), key, ids));
     }
   } else {

@@ -6,15 +6,18 @@
 
 namespace eadem::api {
 
-Result<std::unique_ptr<TraceWriter>> TraceWriter::open(const std::filesystem::path& path, std::function<std::string(int)> name_of) {
+Result<std::unique_ptr<TraceWriter>> TraceWriter::open(const std::filesystem::path& path,
+                                                       std::function<std::string(int)> name_of) {
   auto writer = std::make_unique<TraceWriter>();
   writer->out_.open(path, std::ios::trunc);
-  if (!writer->out_) return Error{"cannot write the trace file " + path.string() + ": check the path and its permissions"};
+  if (!writer->out_)
+    return Error{"cannot write the trace file " + path.string() + ": check the path and its permissions"};
   writer->name_of_ = std::move(name_of);
   return writer;
 }
 
-void TraceWriter::record(const model::Batch& batch, int row, int layer, std::string_view op, std::span<const std::byte> bytes) {
+void TraceWriter::record(const model::Batch& batch, int row, int layer, std::string_view op,
+                         std::span<const std::byte> bytes) {
   const model::Row& r = batch.rows[static_cast<size_t>(row)];
   Sha256 hash;
   hash.update(bytes);

@@ -87,8 +87,8 @@ std::string hash_text(const std::vector<std::string_view>& texts) {
 std::string Identity::canonical() const {
   // Keys in ascending order; the values are hexadecimal digits and plain names, which need no escapes.
   const std::pair<std::string_view, const std::string&> fields[] = {
-      {"chat_template", chat_template}, {"config", config},       {"numerics", numerics},
-      {"sampler", sampler},             {"tokenizer", tokenizer}, {"weights", weights}};
+      {"chat_template", chat_template}, {"config", config},  {"numerics", numerics}, {"sampler", sampler},
+      {"tokenizer", tokenizer},         {"weights", weights}};
   std::string json = "{";
   for (const auto& [name, value] : fields) {
     json += (json.size() > 1 ? ",\"" : "\"") + std::string(name) + "\":\"" + value + "\"";
@@ -111,8 +111,9 @@ Identity identity_of(const weights::Checkpoint& checkpoint, numerics::Numerics n
   identity.config = gguf ? hash_text({hash_metadata(checkpoint.metadata(), {"general.", "tokenizer.", "split."}, false),
                                       hash_metadata(checkpoint.metadata(), {"general.architecture"}, true)})
                          : hash_metadata(checkpoint.metadata(), {"transformers_version", "_name_or_path"}, false);
-  identity.tokenizer = gguf ? hash_metadata(checkpoint.metadata(), {"tokenizer.ggml."}, true)
-                            : hash_text({assets.tokenizer_json.value_or(""), assets.tokenizer_config_json.value_or("")});
+  identity.tokenizer = gguf
+                           ? hash_metadata(checkpoint.metadata(), {"tokenizer.ggml."}, true)
+                           : hash_text({assets.tokenizer_json.value_or(""), assets.tokenizer_config_json.value_or("")});
   identity.chat_template = hash_text({assets.chat_template.value_or("")});
   identity.numerics = numerics::full_name(numerics);
   identity.sampler = "v" + std::to_string(kSamplerVersion);

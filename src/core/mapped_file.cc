@@ -15,7 +15,7 @@ namespace eadem {
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return Error{"cannot open " + path.string() + ": " + std::strerror(errno)};
-  struct stat status {};
+  struct stat status{};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(fd);
     return Error{"cannot read " + path.string() + ": it is not a regular file"};

@@ -16,8 +16,8 @@ constexpr int64_t kMaxLayers = 1024;
 Result<int> size_field(const ConfigReader& reader, std::string_view hf, std::string_view gguf, int64_t most) {
   EADEM_ASSIGN_OR_RETURN(const int64_t value, reader.integer(hf, gguf));
   if (value < 1 || value > most) {
-    return reader.error(std::string(reader.is_gguf() ? gguf : hf) + " is " + std::to_string(value) + "; it must lie in 1 ... " +
-                        std::to_string(most));
+    return reader.error(std::string(reader.is_gguf() ? gguf : hf) + " is " + std::to_string(value) +
+                        "; it must lie in 1 ... " + std::to_string(most));
   }
   return static_cast<int>(value);
 }
@@ -29,7 +29,8 @@ Result<int64_t> read_vocab(const ConfigReader& reader) {
     return int64_t{vocab};
   }
   const TensorView* table = reader.checkpoint().find("token_embd.weight");
-  if (table == nullptr || table->shape.size() != 2) return reader.error("it has no tensor 'token_embd.weight' of two dimensions");
+  if (table == nullptr || table->shape.size() != 2)
+    return reader.error("it has no tensor 'token_embd.weight' of two dimensions");
   if (table->rows() < 1 || table->rows() > kMaxVocab) return reader.error("'token_embd.weight' has too many rows");
   return table->rows();
 }
@@ -61,9 +62,11 @@ Result<void> read_scaling_factors(const ConfigReader& reader, RopeConfig& rope, 
   EADEM_ASSIGN_OR_RETURN(rope.beta_slow, reader.number_or(group + "beta_slow", "rope.scaling.yarn_beta_slow", 1.0));
   EADEM_ASSIGN_OR_RETURN(rope.original_context, reader.integer_or(group + "original_max_position_embeddings",
                                                                   "rope.scaling.original_context_length", context));
-  if (!(rope.factor >= 1.0) || !(rope.factor <= 1e6)) return reader.error("the rope scaling factor must lie in 1 ... 1000000");
+  if (!(rope.factor >= 1.0) || !(rope.factor <= 1e6))
+    return reader.error("the rope scaling factor must lie in 1 ... 1000000");
   if (rope.original_context < 1) return reader.error("the rope scaling's original context must be at least 1");
-  if (rope.scaling == RopeScaling::kLlama3 && !(rope.high_freq_factor > rope.low_freq_factor && rope.low_freq_factor > 0)) {
+  if (rope.scaling == RopeScaling::kLlama3 &&
+      !(rope.high_freq_factor > rope.low_freq_factor && rope.low_freq_factor > 0)) {
     return reader.error("rope scaling needs 0 < low_freq_factor < high_freq_factor");
   }
   if (rope.scaling == RopeScaling::kYarn) {
@@ -80,12 +83,14 @@ Result<RopeConfig> read_rope(const ConfigReader& reader, int head_size, int64_t 
   RopeConfig rope;
   EADEM_ASSIGN_OR_RETURN(rope.theta, reader.number_or("rope_theta", "rope.freq_base", 10000.0));
   EADEM_ASSIGN_OR_RETURN(rope.theta, reader.number_or("rope_parameters.rope_theta", "rope.freq_base", rope.theta));
-  if (!(rope.theta > 1.0) || !(rope.theta < 1e15)) return reader.error("the rope base (rope_theta) must lie between 1 and 1e15");
+  if (!(rope.theta > 1.0) || !(rope.theta < 1e15))
+    return reader.error("the rope base (rope_theta) must lie between 1 and 1e15");
   EADEM_ASSIGN_OR_RETURN(const int64_t rotary, reader.integer_or("", "rope.dimension_count", head_size));
   EADEM_ASSIGN_OR_RETURN(const double partial, reader.number_or("partial_rotary_factor", "", 1.0));
   rope.rotary = static_cast<int>(std::min<int64_t>(rotary, head_size));
   if (rope.rotary != head_size || partial != 1.0) return reader.error("partial rotary embeddings are not supported");
-  if (rope.rotary % 2 != 0) return reader.error("the head size " + std::to_string(head_size) + " is odd: rope needs pairs");
+  if (rope.rotary % 2 != 0)
+    return reader.error("the head size " + std::to_string(head_size) + " is odd: rope needs pairs");
   EADEM_ASSIGN_OR_RETURN(rope.scaling, read_scaling(reader));
   if (rope.scaling != RopeScaling::kNone) EADEM_RETURN_IF_ERROR(read_scaling_factors(reader, rope, context));
   return rope;
@@ -115,7 +120,8 @@ bool ConfigReader::has(std::string_view hf, std::string_view gguf) const {
 Result<std::string> ConfigReader::architecture() const {
   if (gguf_) return checkpoint_.metadata().get<std::string>("general.architecture");
   const weights::StringList* names = checkpoint_.metadata().strings("architectures");
-  if (names == nullptr || names->empty()) return error("'architectures' is missing: this is no causal language model's config");
+  if (names == nullptr || names->empty())
+    return error("'architectures' is missing: this is no causal language model's config");
   return std::string((*names)[0]);
 }
 
@@ -169,7 +175,8 @@ Result<ModelConfig> read_common_config(const ConfigReader& reader) {
   if (!(eps >= 0.0) || !(eps < 1.0)) return reader.error("the norm's epsilon must lie in [0, 1)");
   config.norm_eps = static_cast<float>(eps);
   EADEM_ASSIGN_OR_RETURN(config.context, reader.integer_or("max_position_embeddings", "context_length", 2048));
-  if (config.context < 1 || config.context > (int64_t{1} << 31)) return reader.error("the context length is out of range");
+  if (config.context < 1 || config.context > (int64_t{1} << 31))
+    return reader.error("the context length is out of range");
   EADEM_ASSIGN_OR_RETURN(const std::string activation, reader.text_or("hidden_act", "", "silu"));
   if (activation != "silu") return reader.error("activation '" + activation + "' is not supported (supported: silu)");
   EADEM_ASSIGN_OR_RETURN(config.rope, read_rope(reader, config.head_size, config.context));

@@ -13,7 +13,8 @@ size_t KvPool::block_bytes(const kernels::KernelSet& set, const kernels::Attenti
   return page_aligned(set.kv_bytes(shape)) * static_cast<size_t>(shape.kv_heads) * static_cast<size_t>(layers);
 }
 
-Result<KvPool> KvPool::create(const kernels::KernelSet& set, const kernels::AttentionShape& shape, int layers, int blocks) {
+Result<KvPool> KvPool::create(const kernels::KernelSet& set, const kernels::AttentionShape& shape, int layers,
+                              int blocks) {
   KvPool pool;
   pool.set_ = &set;
   pool.shape_ = shape;
@@ -22,7 +23,8 @@ Result<KvPool> KvPool::create(const kernels::KernelSet& set, const kernels::Atte
   pool.head_stride_ = page_aligned(set.kv_bytes(shape));
   pool.block_stride_ = pool.head_stride_ * static_cast<size_t>(shape.kv_heads);
   pool.layer_stride_ = pool.block_stride_ * static_cast<size_t>(blocks);
-  EADEM_ASSIGN_OR_RETURN(pool.memory_, Buffer::allocate(pool.layer_stride_ * static_cast<size_t>(layers), "the KV pool"));
+  EADEM_ASSIGN_OR_RETURN(pool.memory_,
+                         Buffer::allocate(pool.layer_stride_ * static_cast<size_t>(layers), "the KV pool"));
   return pool;
 }
 
@@ -37,8 +39,9 @@ kernels::KvView KvPool::view(int layer, const int32_t* table) const {
 
 void KvPool::clear(int32_t block) {
   for (int layer = 0; layer < layers_; ++layer) {
-    std::memset(memory_.data() + static_cast<size_t>(layer) * layer_stride_ + static_cast<size_t>(block) * block_stride_, 0,
-                block_stride_);
+    std::memset(
+        memory_.data() + static_cast<size_t>(layer) * layer_stride_ + static_cast<size_t>(block) * block_stride_, 0,
+        block_stride_);
   }
 }
 
@@ -52,8 +55,8 @@ std::vector<uint16_t> KvPool::read(const int32_t* table, int64_t positions) cons
     for (int64_t position = 0; position < positions; ++position) {
       for (int head = 0; head < shape_.kv_heads; ++head) {
         const size_t at = static_cast<size_t>(position) * row + static_cast<size_t>(head) * shape_.head_size;
-        set_->kv_read(shape_, kv.block(position / numerics::kKvBlock, head), static_cast<int>(position % numerics::kKvBlock),
-                      keys + at, keys + half + at);
+        set_->kv_read(shape_, kv.block(position / numerics::kKvBlock, head),
+                      static_cast<int>(position % numerics::kKvBlock), keys + at, keys + half + at);
       }
     }
   }

@@ -15,11 +15,13 @@ double llama3_scaled(double frequency, const RopeConfig& config) {
   const double context = static_cast<double>(config.original_context);
   if (wavelength < context / config.high_freq_factor) return frequency;
   if (wavelength > context / config.low_freq_factor) return frequency / config.factor;
-  const double smooth = (context / wavelength - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor);
+  const double smooth =
+      (context / wavelength - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor);
   return (1.0 - smooth) * frequency / config.factor + smooth * frequency;
 }
 
-// YaRN (arXiv 2309.00071): pairs that turn often keep their frequency, those that turn rarely are interpolated, a ramp between.
+// YaRN (arXiv 2309.00071): pairs that turn often keep their frequency, those that turn rarely are interpolated, a ramp
+// between.
 double yarn_ramp(int pair, const RopeConfig& config) {
   const auto pair_of_turns = [&](double turns) {
     const double context = static_cast<double>(config.original_context);

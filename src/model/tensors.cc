@@ -50,26 +50,30 @@ std::string Tensors::name(std::string_view role, int layer, std::string_view suf
 Result<const TensorView*> Tensors::find(const std::string& name, const Shape& shape) const {
   const std::string& file = checkpoint_.metadata().file();
   const TensorView* tensor = checkpoint_.find(name);
-  if (tensor == nullptr) return Error{file + ": tensor '" + name + "' is missing: the model is incomplete, fetch it again"};
+  if (tensor == nullptr)
+    return Error{file + ": tensor '" + name + "' is missing: the model is incomplete, fetch it again"};
   if (tensor->shape != shape) {
-    return Error{file + ": tensor '" + name + "' has shape " + to_string(tensor->shape) + ", but the model's description asks for " +
-                 to_string(shape)};
+    return Error{file + ": tensor '" + name + "' has shape " + to_string(tensor->shape) +
+                 ", but the model's description asks for " + to_string(shape)};
   }
   if (tensor->dtype == DType::kI32 || tensor->dtype == DType::kI64 || tensor->dtype == DType::kU8) {
-    return Error{file + ": tensor '" + name + "' holds " + std::string(info(tensor->dtype).name) + ", which is no weight type"};
+    return Error{file + ": tensor '" + name + "' holds " + std::string(info(tensor->dtype).name) +
+                 ", which is no weight type"};
   }
   EADEM_RETURN_IF_ERROR(weights::check_finite_scales(*tensor));
   return tensor;
 }
 
-// GGUF's converter interleaves the halves of each head's rows (2i, 2i + 1 for pairs); row i of the half-split order is taken back.
+// GGUF's converter interleaves the halves of each head's rows (2i, 2i + 1 for pairs); row i of the half-split order is
+// taken back.
 std::vector<int32_t> Tensors::row_order(std::string_view role) const {
   const bool gguf = checkpoint_.format() == weights::Checkpoint::Format::gguf;
   if (!gguf || !family_.gguf_interleaved_rope || (role != "q" && role != "k")) return {};
   const int heads = role == "q" ? config_.heads : config_.kv_heads, size = config_.head_size;
   std::vector<int32_t> order(static_cast<size_t>(heads) * size);
   for (int head = 0; head < heads; ++head) {
-    for (int i = 0; i < size; ++i) order[head * size + i] = head * size + (i < size / 2 ? 2 * i : 2 * (i - size / 2) + 1);
+    for (int i = 0; i < size; ++i)
+      order[head * size + i] = head * size + (i < size / 2 ? 2 * i : 2 * (i - size / 2) + 1);
   }
   return order;
 }
@@ -93,13 +97,15 @@ Result<std::vector<float>> Tensors::vector(std::string_view role, int layer, int
   std::vector<float> values(static_cast<size_t>(n));
   numerics::decode_row(tensor->dtype, tensor->data, n, values.data());
   if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); })) {
-    return Error{checkpoint_.metadata().file() + ": tensor '" + full + "' holds a value that is not finite: the file is damaged"};
+    return Error{checkpoint_.metadata().file() + ": tensor '" + full +
+                 "' holds a value that is not finite: the file is damaged"};
   }
   return values;
 }
 
 Result<const TensorView*> Tensors::embedding() const {
-  EADEM_ASSIGN_OR_RETURN(const TensorView* table, find(name("embedding", -1, ".weight"), {config_.vocab, config_.hidden}));
+  EADEM_ASSIGN_OR_RETURN(const TensorView* table,
+                         find(name("embedding", -1, ".weight"), {config_.vocab, config_.hidden}));
   std::vector<float> row(config_.hidden);
   for (int64_t token = 0; token < config_.vocab; ++token) {
     numerics::decode_row(table->dtype, table->row(token), config_.hidden, row.data());
@@ -124,7 +130,8 @@ Result<std::vector<double>> Tensors::rope_factors() const {
   numerics::decode_row(tensor->dtype, tensor->data, pairs, values.data());
   for (const float value : values) {
     if (!(value > 0.0f) || !std::isfinite(value)) {
-      return Error{checkpoint_.metadata().file() + ": tensor 'rope_freqs.weight' holds a factor that is not positive and finite"};
+      return Error{checkpoint_.metadata().file() +
+                   ": tensor 'rope_freqs.weight' holds a factor that is not positive and finite"};
     }
   }
   return std::vector<double>(values.begin(), values.end());

@@ -52,8 +52,8 @@ Transformer::Transformer(const weights::Checkpoint& checkpoint, ModelConfig conf
       intermediate_padded_(numerics::padded_to_leaf(config_.intermediate)),
       qkv_width_((config_.heads + 2 * config_.kv_heads) * config_.head_size) {}
 
-Result<std::unique_ptr<Model>> Transformer::load(const weights::Checkpoint& checkpoint, const Family& family, ModelConfig config,
-                                                 const ModelOptions& options) {
+Result<std::unique_ptr<Model>> Transformer::load(const weights::Checkpoint& checkpoint, const Family& family,
+                                                 ModelConfig config, const ModelOptions& options) {
   const Tensors tensors(checkpoint, family, config);
   EADEM_ASSIGN_OR_RETURN(config.rope.frequency_factors, tensors.rope_factors());
   // GGUF says nothing of ties and biases: what is there counts.
@@ -91,9 +91,11 @@ Result<void> Transformer::load_layer(const Tensors& tensors, int index) {
   EADEM_ASSIGN_OR_RETURN(const auto k, tensors.linear("k", index, config_.kv_heads * size, hidden, config_.qkv_bias));
   EADEM_ASSIGN_OR_RETURN(const auto v, tensors.linear("v", index, config_.kv_heads * size, hidden, config_.qkv_bias));
   EADEM_ASSIGN_OR_RETURN(const auto o, tensors.linear("o", index, hidden, heads_width_, config_.output_bias));
-  EADEM_ASSIGN_OR_RETURN(const auto gate, tensors.linear("gate", index, config_.intermediate, hidden, config_.mlp_bias));
+  EADEM_ASSIGN_OR_RETURN(const auto gate,
+                         tensors.linear("gate", index, config_.intermediate, hidden, config_.mlp_bias));
   EADEM_ASSIGN_OR_RETURN(const auto up, tensors.linear("up", index, config_.intermediate, hidden, config_.mlp_bias));
-  EADEM_ASSIGN_OR_RETURN(const auto down, tensors.linear("down", index, hidden, config_.intermediate, config_.mlp_bias));
+  EADEM_ASSIGN_OR_RETURN(const auto down,
+                         tensors.linear("down", index, hidden, config_.intermediate, config_.mlp_bias));
   const ops::WeightPart qkv[] = {q, k, v}, gate_up[] = {gate, up};
   EADEM_ASSIGN_OR_RETURN(layer.qkv, ops::Linear::pack_stack(set_, options_.numerics, qkv, pool_));
   EADEM_ASSIGN_OR_RETURN(layer.o, ops::Linear::pack(set_, options_.numerics, true, o, pool_));
@@ -141,7 +143,8 @@ template <class T>
 void Transformer::trace_rows(int layer, std::string_view op, const T* data, int64_t width) {
   if (trace_ == nullptr) return;
   for (int row = 0; row < rows_; ++row) {
-    trace_->record(*batch_, row, layer, op, std::as_bytes(std::span<const T>(data + row * width, static_cast<size_t>(width))));
+    trace_->record(*batch_, row, layer, op,
+                   std::as_bytes(std::span<const T>(data + row * width, static_cast<size_t>(width))));
   }
 }
 
@@ -168,7 +171,8 @@ void Transformer::begin(const Batch& batch) {
   ops::embed(pool_, *embedding_, tokens_.data(), rows_, h_.as<float>());
 }
 
-void Transformer::run_stack(const std::vector<ops::Linear>& stack, const uint16_t* x, int rows, float* y, int64_t width) {
+void Transformer::run_stack(const std::vector<ops::Linear>& stack, const uint16_t* x, int rows, float* y,
+                            int64_t width) {
   int64_t column = 0;
   for (const ops::Linear& linear : stack) {
     linear.run(pool_, x, rows, y + column, width, false);
@@ -178,8 +182,8 @@ void Transformer::run_stack(const std::vector<ops::Linear>& stack, const uint16_
 
 void Transformer::attention_block(const Layer& layer, const Batch& batch, KvPool& kv, int index) {
   for (size_t i = 0; i < batch.tables.size(); ++i) views_[i] = kv.view(index, batch.tables[i]);
-  ops::rms_norm(pool_, set_, h_.as<float>(), layer.attention_norm.data(), rows_, config_.hidden, hidden_padded_, config_.norm_eps,
-                x_.as<uint16_t>(), bad_.get());
+  ops::rms_norm(pool_, set_, h_.as<float>(), layer.attention_norm.data(), rows_, config_.hidden, hidden_padded_,
+                config_.norm_eps, x_.as<uint16_t>(), bad_.get());
   trace_rows(index, "attention_norm", x_.as<uint16_t>(), hidden_padded_);
   run_stack(layer.qkv, x_.as<uint16_t>(), rows_, qkv_.as<float>(), qkv_width_);
   trace_rows(index, "qkv", qkv_.as<float>(), qkv_width_);
@@ -212,11 +216,12 @@ void Transformer::attention_block(const Layer& layer, const Batch& batch, KvPool
 }
 
 void Transformer::mlp_block(const Layer& layer, int index) {
-  ops::rms_norm(pool_, set_, h_.as<float>(), layer.mlp_norm.data(), rows_, config_.hidden, hidden_padded_, config_.norm_eps,
-                x_.as<uint16_t>(), bad_.get());
+  ops::rms_norm(pool_, set_, h_.as<float>(), layer.mlp_norm.data(), rows_, config_.hidden, hidden_padded_,
+                config_.norm_eps, x_.as<uint16_t>(), bad_.get());
   trace_rows(index, "mlp_norm", x_.as<uint16_t>(), hidden_padded_);
   run_stack(layer.gate_up, x_.as<uint16_t>(), rows_, gate_up_.as<float>(), 2 * config_.intermediate);
-  ops::swiglu(pool_, set_, gate_up_.as<float>(), rows_, config_.intermediate, intermediate_padded_, a_.as<uint16_t>(), bad_.get());
+  ops::swiglu(pool_, set_, gate_up_.as<float>(), rows_, config_.intermediate, intermediate_padded_, a_.as<uint16_t>(),
+              bad_.get());
   trace_rows(index, "swiglu", a_.as<uint16_t>(), intermediate_padded_);
   layer.down->run(pool_, a_.as<uint16_t>(), rows_, h_.as<float>(), config_.hidden, true);
   trace_rows(index, "mlp_residual", h_.as<float>(), config_.hidden);
@@ -231,12 +236,12 @@ void Transformer::forward(const Batch& batch, KvPool& kv, TraceSink* trace) {
     attention_block(layers_[index], batch, kv, index);
     mlp_block(layers_[index], index);
   }
-  ops::rms_norm(pool_, set_, h_.as<float>(), final_norm_.data(), rows_, config_.hidden, hidden_padded_, config_.norm_eps,
-                x_.as<uint16_t>(), bad_.get());
+  ops::rms_norm(pool_, set_, h_.as<float>(), final_norm_.data(), rows_, config_.hidden, hidden_padded_,
+                config_.norm_eps, x_.as<uint16_t>(), bad_.get());
   trace_rows(-1, "final_norm", x_.as<uint16_t>(), hidden_padded_);
   for (size_t i = 0; i < batch.outputs.size(); ++i) {
-    std::memcpy(outputs_.as<uint16_t>() + i * hidden_padded_, x_.as<uint16_t>() + int64_t{batch.outputs[i]} * hidden_padded_,
-                hidden_padded_ * sizeof(uint16_t));
+    std::memcpy(outputs_.as<uint16_t>() + i * hidden_padded_,
+                x_.as<uint16_t>() + int64_t{batch.outputs[i]} * hidden_padded_, hidden_padded_ * sizeof(uint16_t));
   }
 }
 

@@ -58,7 +58,8 @@ kernels::AttentionRows Attention::rows_of(const AttentionCall& call, const Atten
   return rows;
 }
 
-void Attention::finish(const AttentionCall& call, const AttentionTile& tile, int kv_head, const SplitResult& state) const {
+void Attention::finish(const AttentionCall& call, const AttentionTile& tile, int kv_head,
+                       const SplitResult& state) const {
   const int group = shape_.group();
   std::array<uint16_t*, kMaxTileRows * 32> out;
   const int count = (tile.row_end - tile.row_begin) * group;

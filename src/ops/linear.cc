@@ -37,7 +37,11 @@ LinearShape shape_of(Numerics numerics, bool row_parallel, const TensorView& wei
 // One worker's memory while it packs rows.
 struct PackScratch {
   explicit PackScratch(const LinearShape& shape)
-      : values(shape.k_padded), operands(shape.k_padded), q(shape.k_padded), scale(shape.groups()), minimum(shape.groups()) {}
+      : values(shape.k_padded),
+        operands(shape.k_padded),
+        q(shape.k_padded),
+        scale(shape.groups()),
+        minimum(shape.groups()) {}
   std::vector<float> values;
   std::vector<uint16_t> operands;
   std::vector<int8_t> q;
@@ -50,7 +54,8 @@ bool pack_row(const kernels::KernelSet& set, const LinearShape& shape, const Ten
   if (is_native(shape.numerics, weight.dtype)) {
     numerics::decode_row_int8(weight.dtype, weight.row(from), shape.k, scratch.q.data(), scratch.scale.data(),
                               scratch.minimum.data());
-    set.pack_int8(shape, to, scratch.q.data(), scratch.scale.data(), shape.minimum ? scratch.minimum.data() : nullptr, weights);
+    set.pack_int8(shape, to, scratch.q.data(), scratch.scale.data(), shape.minimum ? scratch.minimum.data() : nullptr,
+                  weights);
     return true;
   }
   numerics::decode_row(weight.dtype, weight.row(from), shape.k, scratch.values.data());
@@ -110,8 +115,8 @@ Result<void> Linear::read_bias(std::span<const WeightPart> parts) {
   return {};
 }
 
-Result<Linear> Linear::pack_parts(const kernels::KernelSet& set, const LinearShape& shape, std::span<const WeightPart> parts,
-                                  ThreadPool& pool) {
+Result<Linear> Linear::pack_parts(const kernels::KernelSet& set, const LinearShape& shape,
+                                  std::span<const WeightPart> parts, ThreadPool& pool) {
   Linear linear;
   linear.set_ = &set;
   linear.shape_ = shape;
@@ -147,8 +152,8 @@ void Linear::run(ThreadPool& pool, const uint16_t* x, int rows, float* y, int64_
   run(pool, plan::plan_linear(shape_, rows, pool.threads()), x, rows, y, y_stride, add_to_y);
 }
 
-void Linear::run(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t* x, int rows, float* y, int64_t y_stride,
-                 bool add_to_y) const {
+void Linear::run(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t* x, int rows, float* y,
+                 int64_t y_stride, bool add_to_y) const {
   EADEM_CHECK(rows >= 1 && y_stride >= shape_.n);
   kernels::LinearCall call;
   call.shape = &shape_;
@@ -163,7 +168,8 @@ void Linear::run(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t*
   static thread_local std::vector<float> scale;
   static thread_local std::vector<int32_t> sum;
   if (shape_.numerics == Numerics::kInt8) {
-    const size_t wanted = static_cast<size_t>(rows) * shape_.k_padded, groups = static_cast<size_t>(rows) * shape_.groups();
+    const size_t wanted = static_cast<size_t>(rows) * shape_.k_padded,
+                 groups = static_cast<size_t>(rows) * shape_.groups();
     if (q.size() < wanted) q.resize(wanted);
     if (scale.size() < groups) scale.resize(groups), sum.resize(groups);
     call.x = {x, q.data(), scale.data(), sum.data()};

@@ -31,15 +31,15 @@ void embed(ThreadPool& pool, const TensorView& table, const int32_t* tokens, int
   });
 }
 
-void rms_norm(ThreadPool& pool, const kernels::KernelSet& set, const float* x, const float* weight, int rows, int n, int n_padded,
-              float eps, uint16_t* y, bool* bad) {
+void rms_norm(ThreadPool& pool, const kernels::KernelSet& set, const float* x, const float* weight, int rows, int n,
+              int n_padded, float eps, uint16_t* y, bool* bad) {
   for_rows(pool, rows, n, [&](int row) {
     if (!set.rms_norm(x + int64_t{row} * n, weight, n, n_padded, eps, y + int64_t{row} * n_padded)) bad[row] = true;
   });
 }
 
-void swiglu(ThreadPool& pool, const kernels::KernelSet& set, const float* gate_up, int rows, int n, int n_padded, uint16_t* y,
-            bool* bad) {
+void swiglu(ThreadPool& pool, const kernels::KernelSet& set, const float* gate_up, int rows, int n, int n_padded,
+            uint16_t* y, bool* bad) {
   for_rows(pool, rows, 4 * n, [&](int row) {
     if (!set.swiglu(gate_up + 2 * int64_t{row} * n, n, n_padded, y + int64_t{row} * n_padded)) bad[row] = true;
   });
@@ -53,14 +53,16 @@ void split_qkv(ThreadPool& pool, const kernels::KernelSet& set, const kernels::Q
     static thread_local std::vector<uint16_t> k, v;
     if (k.size() < kv_width) k.resize(kv_width), v.resize(kv_width);
     const int64_t pairs = shape.rotary / 2;
-    const bool good = set.split_qkv(shape, call.qkv + int64_t{row} * width, call.cosine + row * pairs, call.sine + row * pairs,
-                                    call.q + int64_t{row} * shape.heads * shape.head_padded, k.data(), v.data());
+    const bool good =
+        set.split_qkv(shape, call.qkv + int64_t{row} * width, call.cosine + row * pairs, call.sine + row * pairs,
+                      call.q + int64_t{row} * shape.heads * shape.head_padded, k.data(), v.data());
     if (!good) call.bad[row] = true;
     const int64_t position = call.positions[row];
     const kernels::KvView& view = call.views[call.sequences[row]];
     for (int head = 0; head < shape.kv_heads; ++head) {
-      set.kv_write(attention, view.block(position / numerics::kKvBlock, head), static_cast<int>(position % numerics::kKvBlock),
-                   k.data() + head * shape.head_size, v.data() + head * shape.head_size);
+      set.kv_write(attention, view.block(position / numerics::kKvBlock, head),
+                   static_cast<int>(position % numerics::kKvBlock), k.data() + head * shape.head_size,
+                   v.data() + head * shape.head_size);
     }
   });
 }

@@ -78,8 +78,7 @@ Result<void> check_params(const SamplingParams& p, int64_t vocab) {
   EADEM_RETURN_IF_ERROR(check_tokens(p.stop_token_ids, "stop_token_ids", vocab));
   EADEM_RETURN_IF_ERROR(check_tokens(p.golden_token_ids, "golden_token_ids", vocab));
   const std::string range = "-1 (none) or from 0 to the vocabulary's size, " + text(vocab);
-  EADEM_RETURN_IF_ERROR(
-      require(p.logprobs >= -1 && p.logprobs <= vocab, "logprobs", text(int64_t{p.logprobs}), range));
+  EADEM_RETURN_IF_ERROR(require(p.logprobs >= -1 && p.logprobs <= vocab, "logprobs", text(int64_t{p.logprobs}), range));
   EADEM_RETURN_IF_ERROR(require(p.prompt_logprobs >= -1 && p.prompt_logprobs <= vocab, "prompt_logprobs",
                                 text(int64_t{p.prompt_logprobs}), range));
   const bool empty_stop = std::any_of(p.stop.begin(), p.stop.end(), [](const std::string& s) { return s.empty(); });

@@ -9,8 +9,8 @@
 namespace eadem::sampler {
 namespace {
 
-constexpr size_t kTile = 256;   // logits that are looked at together, so that the compiler can use vectors
-constexpr size_t kSmall = 32;   // candidates that are simply sorted
+constexpr size_t kTile = 256;  // logits that are looked at together, so that the compiler can use vectors
+constexpr size_t kSmall = 32;  // candidates that are simply sorted
 
 bool before(const Candidate& a, const Candidate& b) {
   return numerics::comes_before(a.logit, static_cast<uint32_t>(a.token), b.logit, static_cast<uint32_t>(b.token));

@@ -50,8 +50,8 @@ Result<std::optional<std::string>> ChatTemplate::find_in_config(std::string_view
 
 Result<std::string> ChatTemplate::render(const ChatInput& input, RenderLimits limits) const {
   const std::string variables = "{\"messages\":" + input.messages_json + ",\"tools\":" + input.tools_json +
-                                ",\"documents\":" + input.documents_json + ",\"add_generation_prompt\":" +
-                                (input.add_generation_prompt ? "true" : "false") +
+                                ",\"documents\":" + input.documents_json +
+                                ",\"add_generation_prompt\":" + (input.add_generation_prompt ? "true" : "false") +
                                 ",\"bos_token\":" + json_string(input.bos_token) +
                                 ",\"eos_token\":" + json_string(input.eos_token) + "}";
   return render_with(variables, input.kwargs_json, limits);

@@ -14,12 +14,9 @@ Result<PathKind> kind_of_path(const fs::path& path) {
   std::error_code fault;
   const fs::file_status status = fs::status(path, fault);
   switch (status.type()) {
-    case fs::file_type::not_found:
-      return PathKind::absent;
-    case fs::file_type::directory:
-      return PathKind::directory;
-    case fs::file_type::regular:
-      return PathKind::file;
+    case fs::file_type::not_found: return PathKind::absent;
+    case fs::file_type::directory: return PathKind::directory;
+    case fs::file_type::regular: return PathKind::file;
     case fs::file_type::none:
       return Error{"cannot read " + path.string() + ": " + fault.message() + ": check the path and its permissions"};
     default:

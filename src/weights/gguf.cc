@@ -98,28 +98,17 @@ Metadata::Value stored_number(T value) {
 template <class F>
 bool with_number_type(GgufValueType type, F f) {
   switch (type) {
-    case GgufValueType::kUint8:
-      return f(uint8_t{}), true;
-    case GgufValueType::kInt8:
-      return f(int8_t{}), true;
-    case GgufValueType::kUint16:
-      return f(uint16_t{}), true;
-    case GgufValueType::kInt16:
-      return f(int16_t{}), true;
-    case GgufValueType::kUint32:
-      return f(uint32_t{}), true;
-    case GgufValueType::kInt32:
-      return f(int32_t{}), true;
-    case GgufValueType::kUint64:
-      return f(uint64_t{}), true;
-    case GgufValueType::kInt64:
-      return f(int64_t{}), true;
-    case GgufValueType::kFloat32:
-      return f(float{}), true;
-    case GgufValueType::kFloat64:
-      return f(double{}), true;
-    default:
-      return false;
+    case GgufValueType::kUint8: return f(uint8_t{}), true;
+    case GgufValueType::kInt8: return f(int8_t{}), true;
+    case GgufValueType::kUint16: return f(uint16_t{}), true;
+    case GgufValueType::kInt16: return f(int16_t{}), true;
+    case GgufValueType::kUint32: return f(uint32_t{}), true;
+    case GgufValueType::kInt32: return f(int32_t{}), true;
+    case GgufValueType::kUint64: return f(uint64_t{}), true;
+    case GgufValueType::kInt64: return f(int64_t{}), true;
+    case GgufValueType::kFloat32: return f(float{}), true;
+    case GgufValueType::kFloat64: return f(double{}), true;
+    default: return false;
   }
 }
 

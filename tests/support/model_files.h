@@ -83,41 +83,18 @@ inline TensorSpec random_tensor(std::string name, DType dtype, Shape shape, uint
       for (int i = 0; i < type.bytes; ++i) bytes += static_cast<char>(random());
     }
     switch (dtype) {
-      case DType::kF32:
-        bytes += bytes_of(value);
-        break;
-      case DType::kF16:
-        bytes += bytes_of(half_of(value));
-        break;
-      case DType::kBF16:
-        bytes += bytes_of(bf16_of(value));
-        break;
-      case DType::kQ8_0:
-        put_half(at, scale / 127);
-        break;
-      case DType::kQ4_0:
-        put_half(at, scale / 8);
-        break;
-      case DType::kQ5_0:
-        put_half(at, scale / 16);
-        break;
-      case DType::kQ4_1:
-        put_half(at, scale / 8), put_half(at + 2, -scale);
-        break;
-      case DType::kQ5_1:
-        put_half(at, scale / 16), put_half(at + 2, -scale);
-        break;
-      case DType::kQ4_K:
-        put_half(at, scale / 256), put_half(at + 2, scale / 32);
-        break;
-      case DType::kQ5_K:
-        put_half(at, scale / 512), put_half(at + 2, scale / 32);
-        break;
-      case DType::kQ6_K:
-        put_half(at + 208, scale / 1024);
-        break;
-      default:
-        throw std::invalid_argument("random_tensor: an integer type");
+      case DType::kF32: bytes += bytes_of(value); break;
+      case DType::kF16: bytes += bytes_of(half_of(value)); break;
+      case DType::kBF16: bytes += bytes_of(bf16_of(value)); break;
+      case DType::kQ8_0: put_half(at, scale / 127); break;
+      case DType::kQ4_0: put_half(at, scale / 8); break;
+      case DType::kQ5_0: put_half(at, scale / 16); break;
+      case DType::kQ4_1: put_half(at, scale / 8), put_half(at + 2, -scale); break;
+      case DType::kQ5_1: put_half(at, scale / 16), put_half(at + 2, -scale); break;
+      case DType::kQ4_K: put_half(at, scale / 256), put_half(at + 2, scale / 32); break;
+      case DType::kQ5_K: put_half(at, scale / 512), put_half(at + 2, scale / 32); break;
+      case DType::kQ6_K: put_half(at + 208, scale / 1024); break;
+      default: throw std::invalid_argument("random_tensor: an integer type");
     }
   }
   return {std::move(name), dtype, std::move(shape), std::move(bytes)};
@@ -145,34 +122,20 @@ inline std::string safetensors_bytes(const std::vector<TensorSpec>& tensors) {
 // GGUF's numbers for value types and tensor types, as in the format's documentation.
 inline uint32_t gguf_number(DType dtype) {
   switch (dtype) {
-    case DType::kF32:
-      return 0;
-    case DType::kF16:
-      return 1;
-    case DType::kQ4_0:
-      return 2;
-    case DType::kQ4_1:
-      return 3;
-    case DType::kQ5_0:
-      return 6;
-    case DType::kQ5_1:
-      return 7;
-    case DType::kQ8_0:
-      return 8;
-    case DType::kQ4_K:
-      return 12;
-    case DType::kQ5_K:
-      return 13;
-    case DType::kQ6_K:
-      return 14;
-    case DType::kI32:
-      return 26;
-    case DType::kI64:
-      return 27;
-    case DType::kBF16:
-      return 30;
-    case DType::kU8:
-      break;
+    case DType::kF32: return 0;
+    case DType::kF16: return 1;
+    case DType::kQ4_0: return 2;
+    case DType::kQ4_1: return 3;
+    case DType::kQ5_0: return 6;
+    case DType::kQ5_1: return 7;
+    case DType::kQ8_0: return 8;
+    case DType::kQ4_K: return 12;
+    case DType::kQ5_K: return 13;
+    case DType::kQ6_K: return 14;
+    case DType::kI32: return 26;
+    case DType::kI64: return 27;
+    case DType::kBF16: return 30;
+    case DType::kU8: break;
   }
   throw std::invalid_argument("gguf_number: no such tensor type");
 }

@@ -1,5 +1,5 @@
-// Llama 2 and 3.x, SmolLM2, TinyLlama and others that use the same architecture; also Mistral models in GGUF, which call themselves
-// "llama". Source: transformers' LlamaConfig; GGUF's "llama" keys.
+// Llama 2 and 3.x, SmolLM2, TinyLlama and others that use the same architecture; also Mistral models in GGUF, which
+// call themselves "llama". Source: transformers' LlamaConfig; GGUF's "llama" keys.
 #include "model/family.h"
 
 namespace eadem::model {

@@ -125,9 +125,8 @@ TEST_P(Invariance, BatchChunkThreadsAndPreemption) {
   struct Way {
     int threads, batch, chunk, preempt;
   };
-  const Way ways[] = {{1, 2, 7, 0},   {2, 7, 64, 0}, {3, 16, 500, 0}, {2, 33, kAll, 0}, {1, 33, 1, 0},
-                      {3, 1, 7, 0},   {2, 2, 500, 0}, {1, 16, 64, 3}, {2, 7, 7, 5},     {3, 33, 500, 4},
-                      {1, 7, kAll, 1}};
+  const Way ways[] = {{1, 2, 7, 0},   {2, 7, 64, 0},  {3, 16, 500, 0}, {2, 33, kAll, 0}, {1, 33, 1, 0},  {3, 1, 7, 0},
+                      {2, 2, 500, 0}, {1, 16, 64, 3}, {2, 7, 7, 5},    {3, 33, 500, 4},  {1, 7, kAll, 1}};
   for (const Way& way : ways) {
     SCOPED_TRACE(::testing::Message() << "threads " << way.threads << " batch " << way.batch << " chunk " << way.chunk
                                       << " preempt " << way.preempt);

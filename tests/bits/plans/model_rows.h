@@ -24,7 +24,8 @@ class AttentionInput {
     int row = 0;
     for (size_t i = 0; i < rows.size(); ++i) {
       runs_.push_back({static_cast<int>(i), row, row + rows[i], lengths[i] - rows[i], lengths[i] - 1});
-      for (int64_t position = lengths[i] - rows[i]; position < lengths[i]; ++position, ++row) positions_.push_back(position);
+      for (int64_t position = lengths[i] - rows[i]; position < lengths[i]; ++position, ++row)
+        positions_.push_back(position);
     }
     q_.assign(positions_.size() * shape_.heads * shape_.head_padded, 0);
     for (size_t i = 0; i < q_.size(); ++i) {
@@ -53,8 +54,8 @@ class AttentionInput {
  private:
   uint16_t random_operand() {
     const float sign = random_() & 1 ? 1.0f : -1.0f;
-    return numerics::bf16_operand(sign * std::ldexp(1.0f + static_cast<float>(random_() % 128) / 128.0f,
-                                                    static_cast<int>(random_() % 6) - 4));
+    return numerics::bf16_operand(
+        sign * std::ldexp(1.0f + static_cast<float>(random_() % 128) / 128.0f, static_cast<int>(random_() % 6) - 4));
   }
 
   void fill_cache(const std::vector<int64_t>& lengths) {

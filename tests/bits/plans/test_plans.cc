@@ -1,4 +1,5 @@
-// Plans move whole trees: every legal cut of a linear layer and of attention gives the same bytes, on every set of this machine.
+// Plans move whole trees: every legal cut of a linear layer and of attention gives the same bytes, on every set of this
+// machine.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -28,7 +29,8 @@ std::vector<uint16_t> random_operands(size_t count, uint64_t seed) {
   std::vector<uint16_t> operands(count);
   for (auto& operand : operands) {
     const float sign = random() & 1 ? 1.0f : -1.0f;
-    const float value = sign * (1.0f + static_cast<float>(random() % 128) / 128.0f) * std::ldexp(1.0f, static_cast<int>(random() % 24) - 12);
+    const float value = sign * (1.0f + static_cast<float>(random() % 128) / 128.0f) *
+                        std::ldexp(1.0f, static_cast<int>(random() % 24) - 12);
     operand = numerics::bf16_operand(value);
   }
   return operands;
@@ -46,7 +48,8 @@ TEST(Plans, TilesCoverEveryOutputOnce) {
         for (int i = 0; i < plan::tile_count(shape, rows, plan); ++i) {
           const auto tile = plan::tile_at(shape, rows, plan, i);
           for (int panel = tile.panel_begin; panel < tile.panel_end; ++panel) {
-            for (int row = tile.row_begin; row < tile.row_end; ++row) ++covered[static_cast<size_t>(panel) * rows + row];
+            for (int row = tile.row_begin; row < tile.row_end; ++row)
+              ++covered[static_cast<size_t>(panel) * rows + row];
           }
         }
         for (const int times : covered) ASSERT_EQ(times, 1) << "n " << n << " rows " << rows;
@@ -65,7 +68,8 @@ std::vector<float> run_linear(const ops::Linear& linear, ThreadPool& pool, const
 TEST(Plans, EveryLinearPlanGivesTheSameBytes) {
   constexpr int kN = 83, kK = 576, kRows = 37;
   const auto operands = random_operands(static_cast<size_t>(kN) * kK, 3);
-  TensorView weight{"w", DType::kBF16, {kN, kK}, reinterpret_cast<const std::byte*>(operands.data()), operands.size() * 2};
+  TensorView weight{
+      "w", DType::kBF16, {kN, kK}, reinterpret_cast<const std::byte*>(operands.data()), operands.size() * 2};
   const auto x = random_operands(static_cast<size_t>(kRows) * kK, 4);
   for (const KernelSet* set : sets()) {
     for (const Numerics numerics : numerics::kAllNumerics) {
@@ -78,7 +82,8 @@ TEST(Plans, EveryLinearPlanGivesTheSameBytes) {
         for (const auto& plan : plan::legal_linear_plans(linear.value().shape(), kRows)) {
           const auto got = run_linear(linear.value(), three, plan, x, kRows);
           ASSERT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0)
-              << set->name << " " << numerics::short_name(numerics) << " panels " << plan.panels << " rows " << plan.rows;
+              << set->name << " " << numerics::short_name(numerics) << " panels " << plan.panels << " rows "
+              << plan.rows;
         }
         EXPECT_GT(set->calls->load(), before);
         // The control: the shard tree is another sum than the single chain (K = 576 leaves two shards of whole leaves).
@@ -103,7 +108,8 @@ TEST(Plans, EveryAttentionPlanGivesTheSameBytes) {
           for (const bool parallel : {false, true}) {
             for (const int threads : {1, 3}) {
               EXPECT_EQ(input.run(threads, {tile_rows, parallel}), want)
-                  << set->name << " " << numerics::short_name(tree) << " tile " << tile_rows << " parallel " << parallel;
+                  << set->name << " " << numerics::short_name(tree) << " tile " << tile_rows << " parallel "
+                  << parallel;
             }
           }
         }

@@ -89,7 +89,8 @@ Result<void> run_all(engine::Engine& engine, Runs& runs) {
   }
   for (const auto& run : runs) {
     if (!run->collector.finished) return Error{run->name + " did not finish"};
-    if (run->collector.result.reason == FinishReason::kError) return Error{run->name + ": " + run->collector.result.error};
+    if (run->collector.result.reason == FinishReason::kError)
+      return Error{run->name + ": " + run->collector.result.error};
   }
   return {};
 }
@@ -137,10 +138,11 @@ Result<void> prove_path(const Cell& cell, const Counters& counters, const Runs& 
     if (condition) return {};
     return Error{"the cell (" + cell.describe() + ") proved nothing: " + what};
   };
-  EADEM_RETURN_IF_ERROR(demand(counters.max_sequences == std::min<uint64_t>(cell.batch, runs.size()) || cell.preempt == -1 ||
-                                   cell.chunk < 4 * cell.batch,
+  EADEM_RETURN_IF_ERROR(demand(counters.max_sequences == std::min<uint64_t>(cell.batch, runs.size()) ||
+                                   cell.preempt == -1 || cell.chunk < 4 * cell.batch,
                                "its batch was never full: " + std::to_string(counters.max_sequences)));
-  EADEM_RETURN_IF_ERROR(demand(counters.max_rows <= static_cast<uint64_t>(std::max(cell.chunk, cell.batch)), "steps were too large"));
+  EADEM_RETURN_IF_ERROR(
+      demand(counters.max_rows <= static_cast<uint64_t>(std::max(cell.chunk, cell.batch)), "steps were too large"));
   EADEM_RETURN_IF_ERROR(demand(longest <= cell.chunk || counters.chunked_prompts > 0, "no prompt was chunked"));
   EADEM_RETURN_IF_ERROR(demand(cell.preempt == 0 || counters.preemptions > 0, "nothing was preempted"));
   EADEM_RETURN_IF_ERROR(demand(cell.prefix == "cold" || counters.prefix_hit_tokens > 0, "no prefix was found"));
@@ -199,7 +201,8 @@ Result<Hashes> run_cell(const weights::Checkpoint& checkpoint, const std::vector
   if (runs.empty()) return Error{"the cell (" + cell.describe() + ") has no prompts"};
   EADEM_RETURN_IF_ERROR(run_all(*engine, runs));
   EADEM_RETURN_IF_ERROR(prove_path(cell, engine->counters(), runs));
-  if (cell.kernels->calls->load() == calls) return Error{"the kernel set " + std::string(cell.kernels->name) + " did not run"};
+  if (cell.kernels->calls->load() == calls)
+    return Error{"the kernel set " + std::string(cell.kernels->name) + " did not run"};
   if (cell.score) EADEM_RETURN_IF_ERROR(score_all(*engine, runs));
   Hashes hashes;
   for (const auto& run : runs) hashes[run->name] = hash_of(run->collector.tokens, run->collector.result.kv_hash);

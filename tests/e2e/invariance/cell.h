@@ -1,4 +1,5 @@
-// A cell of the invariance matrix: one way of running the same requests. Whatever the way, the answers must be the golden bytes.
+// A cell of the invariance matrix: one way of running the same requests. Whatever the way, the answers must be the
+// golden bytes.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +26,13 @@ struct Cell {
   numerics::Numerics numerics = numerics::Numerics::kFma32;
   const kernels::KernelSet* kernels = nullptr;
   int threads = 1;
-  int batch = 1;           // sequences at once
-  int chunk = 512;         // rows of a step
-  std::string prefix = "cold";  // cold: no cache; warm: all was asked before; partial: half of each prompt was asked before
-  int preempt = 0;         // tokens between forced preemptions; -1: a pool too small for the batch; 0: none
-  bool score = false;      // the answers' logprobs again, as a prompt's
-  int max_prompt = 0;      // longest prompt used; 0: all
+  int batch = 1;    // sequences at once
+  int chunk = 512;  // rows of a step
+  std::string prefix =
+      "cold";          // cold: no cache; warm: all was asked before; partial: half of each prompt was asked before
+  int preempt = 0;     // tokens between forced preemptions; -1: a pool too small for the batch; 0: none
+  bool score = false;  // the answers' logprobs again, as a prompt's
+  int max_prompt = 0;  // longest prompt used; 0: all
   int max_tokens = 16;
 
   std::string describe() const;
@@ -39,11 +41,12 @@ struct Cell {
 // "prompt/greedy" or "prompt/seeded" -> SHA-256 over token ids, logprobs as float32 bits, and the KV hash.
 using Hashes = std::map<std::string, std::string>;
 
-// Runs the cell; fails where its path was not taken (no preemption in a preemption cell, ...), so that no cell can pass by doing
-// something else than its name says.
+// Runs the cell; fails where its path was not taken (no preemption in a preemption cell, ...), so that no cell can pass
+// by doing something else than its name says.
 Result<Hashes> run_cell(const weights::Checkpoint& checkpoint, const std::vector<Prompt>& prompts, const Cell& cell);
 
-// A kernel set that breaks the contract as ordinary engines do: partial sums by the number of rows. The negative control.
+// A kernel set that breaks the contract as ordinary engines do: partial sums by the number of rows. The negative
+// control.
 const kernels::KernelSet& free_order_kernels();
 
 }  // namespace eadem::tests

@@ -1,5 +1,5 @@
-// The negative control of the invariance matrix: linear layers that sum in an order that depends on how many rows are computed
-// together, as engines without a contract do. Everything else is the machine's own kernel set.
+// The negative control of the invariance matrix: linear layers that sum in an order that depends on how many rows are
+// computed together, as engines without a contract do. Everything else is the machine's own kernel set.
 #include <cstring>
 
 #include "e2e/invariance/cell.h"
@@ -40,7 +40,8 @@ void linear(const LinearCall& call, const LinearTile& tile) {
   const int parts = tile.row_end - tile.row_begin >= 4 ? 32 : 16;
   std::vector<float> x(static_cast<size_t>(shape.k_padded));
   for (int row = tile.row_begin; row < tile.row_end; ++row) {
-    for (int k = 0; k < shape.k_padded; ++k) x[k] = numerics::operand_value(call.x.operands[int64_t{row} * shape.k_padded + k]);
+    for (int k = 0; k < shape.k_padded; ++k)
+      x[k] = numerics::operand_value(call.x.operands[int64_t{row} * shape.k_padded + k]);
     for (int n = tile.panel_begin * kernels::kPanel; n < std::min(tile.panel_end * kernels::kPanel, shape.n); ++n) {
       const float* const w = reinterpret_cast<const float*>(call.weights) + static_cast<size_t>(n) * x.size();
       float y = dot(x.data(), w, shape.k_padded, parts);

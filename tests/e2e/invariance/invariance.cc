@@ -2,10 +2,10 @@
 //
 //   invariance MODEL PROMPTS GOLDEN CELLS [--write]
 //
-// CELLS: lines "numerics isa threads batch chunk prefix preempt score max_prompt"; isa may be "best" and "free-order" (the negative
-// control: such a cell must FAIL to meet the golden hashes). Sets that this machine lacks are reported as skipped, by name. GOLDEN:
-// lines "numerics prompt/kind hash"; --write makes them anew from the given cells, which must agree with each other.
-// Prints one line a cell and at the end "N passed, N failed, N skipped".
+// CELLS: lines "numerics isa threads batch chunk prefix preempt score max_prompt"; isa may be "best" and "free-order"
+// (the negative control: such a cell must FAIL to meet the golden hashes). Sets that this machine lacks are reported as
+// skipped, by name. GOLDEN: lines "numerics prompt/kind hash"; --write makes them anew from the given cells, which must
+// agree with each other. Prints one line a cell and at the end "N passed, N failed, N skipped".
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -42,8 +42,8 @@ std::vector<Line> read_cells(const std::string& path) {
     Line line;
     std::string numerics, isa;
     int score = 0;
-    in >> numerics >> isa >> line.cell.threads >> line.cell.batch >> line.cell.chunk >> line.cell.prefix >> line.cell.preempt >>
-        score >> line.cell.max_prompt;
+    in >> numerics >> isa >> line.cell.threads >> line.cell.batch >> line.cell.chunk >> line.cell.prefix >>
+        line.cell.preempt >> score >> line.cell.max_prompt;
     if (!in) {
       std::fprintf(stderr, "%s: bad line: %s\n", path.c_str(), text.c_str());
       std::exit(2);
@@ -70,13 +70,14 @@ std::string compare(const Hashes& hashes, const std::string& numerics, const Gol
     const auto found = golden.find(numerics + " " + name);
     if (found != golden.end() && found->second == hash) continue;
     ++count;
-    if (count <= 3) differing += (differing.empty() ? "" : ", ") + name + (found == golden.end() ? " (no golden hash)" : "");
+    if (count <= 3)
+      differing += (differing.empty() ? "" : ", ") + name + (found == golden.end() ? " (no golden hash)" : "");
   }
   return count == 0 ? "" : std::to_string(count) + " of " + std::to_string(hashes.size()) + " differ: " + differing;
 }
 
-std::string run(const weights::Checkpoint& checkpoint, const std::vector<Prompt>& prompts, const Line& line, Golden& golden,
-                bool write) {
+std::string run(const weights::Checkpoint& checkpoint, const std::vector<Prompt>& prompts, const Line& line,
+                Golden& golden, bool write) {
   const std::string numerics(numerics::short_name(line.cell.numerics));
   auto hashes = run_cell(checkpoint, prompts, line.cell);
   if (!hashes.ok()) return hashes.error().message;

@@ -1,9 +1,9 @@
-"""Writes the cells of the invariance matrix: a pairwise array (every pair of values of two variables stands in some cell).
+"""Writes the cells of the invariance matrix: a pairwise array (each pair of values of two variables is in some cell).
 
 usage: make_cells.py > cells_long.txt
 
-Columns: numerics isa threads batch chunk prefix preempt score max_prompt. Slow sets get short prompts; a pair that no legal cell can
-hold is left out (a cached prefix needs a prompt of more than one block, for example).
+Columns: numerics isa threads batch chunk prefix preempt score max_prompt. Slow sets get short prompts; a pair that no
+legal cell can hold is left out (a cached prefix needs a prompt of more than one block, for example).
 """
 
 import itertools
@@ -33,7 +33,9 @@ def max_prompt(cell):
 
 def legal(cell):
     # The reference asked twice over block-long prompts takes minutes; one numerics is enough for that.
-    return not (cell["isa"] == "reference" and cell["prefix"] != "cold" and (cell["numerics"] == "mma16" or cell["chunk"] == 1))
+    return not (
+        cell["isa"] == "reference" and cell["prefix"] != "cold" and (cell["numerics"] == "mma16" or cell["chunk"] == 1)
+    )
 
 
 def pairs_of(cell):

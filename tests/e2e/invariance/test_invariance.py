@@ -1,4 +1,4 @@
-"""The invariance matrix on SmolLM2: every cell must meet the one golden hash of each prompt and numerics (see invariance.cc).
+"""The invariance matrix on SmolLM2: every cell must meet the golden hash of each prompt and numerics (invariance.cc).
 
 The model is fetched once by `eadem pull`; EADEM_SMOLLM2 names a copy where there is no network.
 """

@@ -89,7 +89,8 @@ TEST(EngineApi, CancelEndsOneRequestAlone) {
   int done = 0;
   std::vector<Completion> kept;
   const auto gone = opened.engine->submit(request_of(40), {{}, [&](auto) { ++done; }});
-  const auto stays = opened.engine->submit(request_of(12), {{}, [&](auto answers) { kept = std::move(answers), ++done; }});
+  const auto stays =
+      opened.engine->submit(request_of(12), {{}, [&](auto answers) { kept = std::move(answers), ++done; }});
   ASSERT_TRUE(gone.ok() && stays.ok());
   for (int i = 0; i < 3; ++i) opened.engine->step();
   opened.engine->cancel(gone.value());

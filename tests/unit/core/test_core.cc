@@ -85,7 +85,8 @@ TEST(ThreadPool, RunsEachTaskOnce) {
 }
 
 #if defined(__x86_64__)
-// A caller with flush-to-zero, denormals-are-zero and another rounding mode must not reach the bits, and gets its settings back.
+// A caller with flush-to-zero, denormals-are-zero and another rounding mode must not reach the bits, and gets its
+// settings back.
 TEST(FpEnvironment, WorkersIgnoreTheCallersSettings) {
   ThreadPool pool(3);
   const unsigned before = _mm_getcsr();

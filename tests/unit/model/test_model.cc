@@ -24,7 +24,8 @@ TensorSpec interleaved(TensorSpec tensor, int heads) {
   const size_t row = tensor.bytes.size() / static_cast<size_t>(tensor.shape[0]);
   std::string bytes;
   for (int head = 0; head < heads; ++head) {
-    for (int i = 0; i < kHead; ++i) bytes += tensor.bytes.substr((head * kHead + i / 2 + (i % 2) * kHead / 2) * row, row);
+    for (int i = 0; i < kHead; ++i)
+      bytes += tensor.bytes.substr((head * kHead + i / 2 + (i % 2) * kHead / 2) * row, row);
   }
   tensor.bytes = bytes;
   return tensor;
@@ -66,16 +67,15 @@ void write_models(const std::filesystem::path& folder, const std::string& config
   add("model.norm.weight", "output_norm.weight", {kHidden}, 0);
   test::write_file(folder / "config.json", config);
   test::write_file(folder / "model.safetensors", test::safetensors_bytes(hf));
-  const std::vector<std::string> pairs = {
-      test::gguf_pair("general.architecture", std::string("llama")),
-      test::gguf_pair("llama.embedding_length", uint32_t{kHidden}),
-      test::gguf_pair("llama.block_count", uint32_t{1}),
-      test::gguf_pair("llama.attention.head_count", uint32_t{kHeads}),
-      test::gguf_pair("llama.attention.head_count_kv", uint32_t{kKvHeads}),
-      test::gguf_pair("llama.feed_forward_length", uint32_t{kMlp}),
-      test::gguf_pair("llama.attention.layer_norm_rms_epsilon", 1e-5f),
-      test::gguf_pair("llama.rope.freq_base", 10000.0f),
-      test::gguf_pair("llama.context_length", uint32_t{256})};
+  const std::vector<std::string> pairs = {test::gguf_pair("general.architecture", std::string("llama")),
+                                          test::gguf_pair("llama.embedding_length", uint32_t{kHidden}),
+                                          test::gguf_pair("llama.block_count", uint32_t{1}),
+                                          test::gguf_pair("llama.attention.head_count", uint32_t{kHeads}),
+                                          test::gguf_pair("llama.attention.head_count_kv", uint32_t{kKvHeads}),
+                                          test::gguf_pair("llama.feed_forward_length", uint32_t{kMlp}),
+                                          test::gguf_pair("llama.attention.layer_norm_rms_epsilon", 1e-5f),
+                                          test::gguf_pair("llama.rope.freq_base", 10000.0f),
+                                          test::gguf_pair("llama.context_length", uint32_t{256})};
   std::filesystem::create_directory(folder / "gguf");
   test::write_file(folder / "gguf" / "model.gguf", test::gguf_bytes(pairs, gguf));
 }
@@ -103,13 +103,15 @@ TEST(Model, EitherFormatGivesTheSameBits) {
   const test::TempDirectory folder;
   write_models(folder.path());
   for (const Numerics numerics : numerics::kAllNumerics) {
-    const auto hf = logits_of(folder.path(), numerics), gguf = logits_of(folder.path() / "gguf" / "model.gguf", numerics);
+    const auto hf = logits_of(folder.path(), numerics),
+               gguf = logits_of(folder.path() / "gguf" / "model.gguf", numerics);
     EXPECT_EQ(std::memcmp(hf.data(), gguf.data(), hf.size() * sizeof(float)), 0) << numerics::short_name(numerics);
   }
   // The control: rows of q and k in the other order are another model.
   const test::TempDirectory wrong;
   write_models(wrong.path(), kConfig, false);
-  EXPECT_NE(logits_of(wrong.path() / "gguf" / "model.gguf", Numerics::kFma32), logits_of(wrong.path(), Numerics::kFma32));
+  EXPECT_NE(logits_of(wrong.path() / "gguf" / "model.gguf", Numerics::kFma32),
+            logits_of(wrong.path(), Numerics::kFma32));
 }
 
 std::string load_error(const std::string& config) {
@@ -132,7 +134,8 @@ TEST(Model, RefusesWhatItCannotRunByName) {
       {replaced(config, "\"vocab_size\":50", "\"vocab_size\":51"), "[51, 64]"},
       {replaced(config, "\"num_key_value_heads\":2", "\"num_key_value_heads\":3"), "3 key/value heads"},
       {replaced(config, "\"rope_theta\":10000.0", "\"rope_theta\":-1"), "rope"},
-      {replaced(config, "\"rope_theta\":10000.0", R"("rope_scaling":{"rope_type":"longrope","factor":4.0})"), "longrope"},
+      {replaced(config, "\"rope_theta\":10000.0", R"("rope_scaling":{"rope_type":"longrope","factor":4.0})"),
+       "longrope"},
       {replaced(config, "\"rope_theta\":10000.0", R"("rope_scaling":{"rope_type":"linear","factor":0.0})"), "factor"},
       {replaced(config, "\"hidden_size\":64", "\"hidden_size\":\"many\""), "hidden_size"},
       {replaced(config, "\"hidden_size\":64", "\"hidden_size\":1099511627776"), "hidden_size"},

@@ -21,7 +21,8 @@ RopeConfig config_of(RopeScaling scaling) {
 TEST(Rope, AnglesAreRoundedOnce) {
   const Rope rope(config_of(RopeScaling::kNone));
   std::vector<float> cosine(32), sine(32);
-  for (const int64_t position : {int64_t{0}, int64_t{1}, int64_t{63}, int64_t{4097}, int64_t{131071}, int64_t{1} << 20}) {
+  for (const int64_t position :
+       {int64_t{0}, int64_t{1}, int64_t{63}, int64_t{4097}, int64_t{131071}, int64_t{1} << 20}) {
     rope.angles(position, cosine.data(), sine.data());
     for (int pair = 0; pair < 32; ++pair) {
       const double angle = static_cast<double>(position) * rope.frequencies()[pair];

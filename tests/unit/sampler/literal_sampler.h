@@ -49,7 +49,7 @@ inline std::vector<float> literal_step1(const sampler::Draw& d, int vocab) {
 __extension__ using Wide = unsigned __int128;
 inline uint64_t literal_needed(float p, uint64_t total) {
   int exponent = 0;
-  const double fraction = std::frexp(double(p), &exponent);            // p = fraction * 2^exponent
+  const double fraction = std::frexp(double(p), &exponent);                  // p = fraction * 2^exponent
   const auto significand = static_cast<uint64_t>(std::ldexp(fraction, 24));  // p = significand * 2^(exponent - 24)
   const Wide product = Wide{significand} * total;
   const int shift = 24 - exponent;

@@ -44,11 +44,11 @@ std::vector<float> random_logits(std::mt19937& rng, int vocab, int kind) {
   std::vector<float> l(static_cast<size_t>(vocab));
   for (float& x : l) {
     x = normal(rng);
-    if (kind == 3) x = std::round(x);                                   // many ties, -0 among them
+    if (kind == 3) x = std::round(x);  // many ties, -0 among them
     if (kind == 4 && rng() % 3 == 0) x = -INFINITY;
     if (kind == 5) x = x * 1e4f;
     if (kind == 6) x = 1.5f;
-    if (kind == 7) x = x * 0.01f + 3e7f;                                // neighbouring floats far from zero
+    if (kind == 7) x = x * 0.01f + 3e7f;  // neighbouring floats far from zero
   }
   return l;
 }
@@ -133,16 +133,15 @@ TEST_P(AgainstLiteral, SameTokensAndBits) {
     }
     ASSERT_TRUE(got.ok()) << got.error().message;
     ASSERT_TRUE(same(got.value(), literal_draw(c.draw, vocab)))
-        << "round " << round << " T " << c.params.temperature << " k " << c.params.top_k << " p "
-        << c.params.top_p << " min "
-        << c.params.min_p << " logprobs " << c.draw.logprobs << " processed " << c.draw.processed << " forced "
-        << c.draw.forced;
+        << "round " << round << " T " << c.params.temperature << " k " << c.params.top_k << " p " << c.params.top_p
+        << " min " << c.params.min_p << " logprobs " << c.draw.logprobs << " processed " << c.draw.processed
+        << " forced " << c.draw.forced;
     tokens.insert(got.value().token);
   }
   EXPECT_GT(tokens.size(), static_cast<size_t>(vocab > 8 ? 5 : 0));  // the draws are not all alike
 }
 
-INSTANTIATE_TEST_SUITE_P(Vocabularies, AgainstLiteral, 
+INSTANTIATE_TEST_SUITE_P(Vocabularies, AgainstLiteral,
                          ::testing::Values(1, 2, 3, 5, 17, 256, 257, 1000, 20011, 151936));
 
 TEST(Sampler, ComparisonFindsOneWrongBit) {

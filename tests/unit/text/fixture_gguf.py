@@ -6,9 +6,21 @@ STRING, ARRAY = 8, 9
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 FLAGS = ("add_bos", "add_eos", "add_space_prefix")
 IDS = ("bos", "eos", "unknown", "pad")
-KEYS = {"model": "model", "pre": "pre", "tokens": "tokens", "scores": "scores", "types": "token_type", "merges": "merges", "bos": "bos_token_id",
-        "eos": "eos_token_id", "unknown": "unknown_token_id", "pad": "padding_token_id", "add_bos": "add_bos_token", "add_eos": "add_eos_token",
-        "add_space_prefix": "add_space_prefix"}
+KEYS = {
+    "model": "model",
+    "pre": "pre",
+    "tokens": "tokens",
+    "scores": "scores",
+    "types": "token_type",
+    "merges": "merges",
+    "bos": "bos_token_id",
+    "eos": "eos_token_id",
+    "unknown": "unknown_token_id",
+    "pad": "padding_token_id",
+    "add_bos": "add_bos_token",
+    "add_eos": "add_eos_token",
+    "add_space_prefix": "add_space_prefix",
+}
 
 
 def read_vocab(path):
@@ -55,10 +67,16 @@ def write_vocab(path, vocab):
         elif isinstance(value, int):
             entries.append(head + struct.pack("<II", 4, value))
         elif isinstance(value[0], str):
-            entries.append(head + struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(text(item) for item in value))
+            entries.append(
+                head + struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(text(item) for item in value)
+            )
         else:
             kind = 6 if isinstance(value[0], float) else 5
-            entries.append(head + struct.pack("<IIQ", ARRAY, kind, len(value)) + struct.pack(f"<{len(value)}{SCALARS[kind]}", *value))
+            entries.append(
+                head
+                + struct.pack("<IIQ", ARRAY, kind, len(value))
+                + struct.pack(f"<{len(value)}{SCALARS[kind]}", *value)
+            )
     with open(path, "wb") as file:
         file.write(b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(entries))
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Makes tests/unit/text/fixtures: strings, tokenizers, and the token ids that the reference tokenizers give.
 
-References: the `tokenizers` library for tokenizer.json files, llama.cpp (through llama-cpp-python, vocabulary only) for GGUF metadata. Broken
-UTF-8 is given to them as Python's errors="replace" reads it, since neither defines it.
+References: the `tokenizers` library for tokenizer.json files, llama.cpp (through llama-cpp-python, vocabulary only) for
+GGUF metadata. Broken UTF-8 is given to them as Python's errors="replace" reads it, since neither defines it.
 
     pip install tokenizers==0.23.3 llama-cpp-python==0.3.36 sentencepiece==0.2.3 jinja2==3.1.6
     python tests/unit/text/make_fixtures.py SMOLLM2.gguf STORIES260K.gguf
     python tests/unit/text/make_template_fixtures.py
 
-Files of ids, strings and decoded texts are records: a 32-bit little-endian length, then that many bytes; ids are 16-bit little-endian numbers.
+Files of ids, strings and decoded texts are records: a 32-bit little-endian length, then that many bytes; ids are 16-bit
+little-endian numbers.
 """
 
 import io
@@ -26,8 +27,23 @@ import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures"
-PRE_NAMES = ["default", "gpt-2", "smollm", "llama-bpe", "dbrx", "qwen2", "qwen35", "tekken", "gpt-4o", "deepseek-v3", "falcon"]
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+PRE_NAMES = [
+    "default",
+    "gpt-2",
+    "smollm",
+    "llama-bpe",
+    "dbrx",
+    "qwen2",
+    "qwen35",
+    "tekken",
+    "gpt-4o",
+    "deepseek-v3",
+    "falcon",
+]
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
 
 
 def write_records(name, records):
@@ -79,22 +95,50 @@ def json_tokenizers():
     chatml = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     byte_trainer = dict(vocab_size=1200, initial_alphabet=alphabet, show_progress=False)
 
-    smollm = train(models.BPE(), trainers.BpeTrainer(special_tokens=chatml, **byte_trainer),
-                   pre_tokenizer=pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]),
-                   decoder=decoders.ByteLevel())
-    smollm.add_tokens([AddedToken("<mask>", lstrip=True, rstrip=True), AddedToken("<tool>", single_word=True), AddedToken("fox jumps", normalized=False)])
+    smollm = train(
+        models.BPE(),
+        trainers.BpeTrainer(special_tokens=chatml, **byte_trainer),
+        pre_tokenizer=pre_tokenizers.Sequence(
+            [pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        ),
+        decoder=decoders.ByteLevel(),
+    )
+    smollm.add_tokens(
+        [
+            AddedToken("<mask>", lstrip=True, rstrip=True),
+            AddedToken("<tool>", single_word=True),
+            AddedToken("fox jumps", normalized=False),
+        ]
+    )
     yield "json_smollm", smollm
 
-    qwen = train(models.BPE(), trainers.BpeTrainer(special_tokens=chatml, **byte_trainer), normalizer=normalizers.NFC(),
-                 pre_tokenizer=pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3.replace("{1,3}", "")), "isolated"),
-                                                        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]),
-                 decoder=decoders.ByteLevel(), post_processor=processors.ByteLevel(trim_offsets=False))
+    qwen = train(
+        models.BPE(),
+        trainers.BpeTrainer(special_tokens=chatml, **byte_trainer),
+        normalizer=normalizers.NFC(),
+        pre_tokenizer=pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(LLAMA3.replace("{1,3}", "")), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        ),
+        decoder=decoders.ByteLevel(),
+        post_processor=processors.ByteLevel(trim_offsets=False),
+    )
     yield "json_qwen", qwen
 
-    llama3 = train(models.BPE(ignore_merges=True), trainers.BpeTrainer(special_tokens=["<s>", "</s>"], **byte_trainer),
-                   pre_tokenizer=pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
-                                                          pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]),
-                   decoder=decoders.ByteLevel(), post_processor=processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)]))
+    llama3 = train(
+        models.BPE(ignore_merges=True),
+        trainers.BpeTrainer(special_tokens=["<s>", "</s>"], **byte_trainer),
+        pre_tokenizer=pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        ),
+        decoder=decoders.ByteLevel(),
+        post_processor=processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)]),
+    )
     yield "json_llama3", llama3
 
     pieces = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
@@ -102,17 +146,32 @@ def json_tokenizers():
     bpe = lambda: models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True)  # noqa: E731
     sentencepiece_decoder = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
 
-    llama2 = train(bpe(), merge_trainer, normalizer=normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]),
-                   decoder=decoders.Sequence(sentencepiece_decoder + [decoders.Strip(" ", 1, 0)]),
-                   post_processor=processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)]))
+    llama2 = train(
+        bpe(),
+        merge_trainer,
+        normalizer=normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]),
+        decoder=decoders.Sequence(sentencepiece_decoder + [decoders.Strip(" ", 1, 0)]),
+        post_processor=processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)]),
+    )
     yield "json_llama2", demote_byte_tokens(llama2)
 
-    mistral = train(bpe(), merge_trainer, pre_tokenizer=pre_tokenizers.Metaspace(prepend_scheme="first", split=False),
-                    decoder=decoders.Sequence(sentencepiece_decoder + [decoders.Strip(" ", 1, 0)]))
+    mistral = train(
+        bpe(),
+        merge_trainer,
+        pre_tokenizer=pre_tokenizers.Metaspace(prepend_scheme="first", split=False),
+        decoder=decoders.Sequence(sentencepiece_decoder + [decoders.Strip(" ", 1, 0)]),
+    )
     yield "json_mistral", demote_byte_tokens(mistral)
 
-    unigram = train(models.Unigram(), trainers.UnigramTrainer(vocab_size=1200, special_tokens=["<unk>", "<s>", "</s>"], unk_token="<unk>", show_progress=False),
-                    normalizer=normalizers.NFKC(), pre_tokenizer=pre_tokenizers.Metaspace(), decoder=decoders.Metaspace())
+    unigram = train(
+        models.Unigram(),
+        trainers.UnigramTrainer(
+            vocab_size=1200, special_tokens=["<unk>", "<s>", "</s>"], unk_token="<unk>", show_progress=False
+        ),
+        normalizer=normalizers.NFKC(),
+        pre_tokenizer=pre_tokenizers.Metaspace(),
+        decoder=decoders.Metaspace(),
+    )
     yield "json_unigram", unigram
 
 
@@ -126,7 +185,9 @@ def demote_byte_tokens(tokenizer):
 def make_json(raw, strings):
     rng = random.Random(3)
     for name, tokenizer in json_tokenizers():
-        (FIXTURES / f"{name}.json").write_text(json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":")))
+        (FIXTURES / f"{name}.json").write_text(
+            json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":"))
+        )
 
         def encode(text, special, tokenizer=tokenizer):
             tokenizer.encode_special_tokens = not special
@@ -135,10 +196,15 @@ def make_json(raw, strings):
         write_ids(name, encode, strings)
         encoded = [encode(text, False) for text in strings]
         texts = [tokenizer.decode(ids, skip_special_tokens=True).encode() for ids in encoded]
-        write_records(f"{name}.decoded", [b"=" if text == original else b"!" + text for text, original in zip(texts, raw)])
+        write_records(
+            f"{name}.decoded", [b"=" if text == original else b"!" + text for text, original in zip(texts, raw)]
+        )
         if "ByteLevel" in str(type(tokenizer.decoder)):
             size = tokenizer.get_vocab_size()
-            sequences = [[rng.randrange(size) if rng.random() < 0.5 else rng.randrange(260) for _ in range(rng.randrange(30))] for _ in range(200)]
+            sequences = [
+                [rng.randrange(size) if rng.random() < 0.5 else rng.randrange(260) for _ in range(rng.randrange(30))]
+                for _ in range(200)
+            ]
             pairs = [(pack_ids(ids), tokenizer.decode(ids, skip_special_tokens=False).encode()) for ids in sequences]
             write_records(f"{name}.random", [part for pair in pairs for part in pair])
 
@@ -167,9 +233,16 @@ def train_boundless_bpe():
     specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    trainer = trainers.BpeTrainer(vocab_size=4000, special_tokens=specials, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), max_token_length=16,
-                                  show_progress=False)
-    tokenizer.train_from_iterator([line[i : i + 60] for line in fixture_strings.corpus() for i in range(0, len(line), 60)], trainer)
+    trainer = trainers.BpeTrainer(
+        vocab_size=4000,
+        special_tokens=specials,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        max_token_length=16,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(
+        [line[i : i + 60] for line in fixture_strings.corpus() for i in range(0, len(line), 60)], trainer
+    )
     model = json.loads(tokenizer.to_str())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     types = [3] * len(specials) + [1] * (len(tokens) - len(specials))
@@ -177,27 +250,74 @@ def train_boundless_bpe():
         tokens.append("<tool>")
         types.append(1)
     types[tokens.index("<tool>")] = 4
-    return {"model": "gpt2", "pre": "default", "tokens": tokens, "scores": [], "types": types, "merges": [" ".join(m) for m in model["merges"]],
-            "bos": 1, "eos": 2, "unknown": None, "pad": 0, "add_bos": True, "add_eos": True, "add_space_prefix": None}
+    return {
+        "model": "gpt2",
+        "pre": "default",
+        "tokens": tokens,
+        "scores": [],
+        "types": types,
+        "merges": [" ".join(m) for m in model["merges"]],
+        "bos": 1,
+        "eos": 2,
+        "unknown": None,
+        "pad": 0,
+        "add_bos": True,
+        "add_eos": True,
+        "add_space_prefix": None,
+    }
 
 
 def train_sentencepiece():
     """A SentencePiece BPE model with byte fallback, as convert scripts put it into GGUF."""
     out = io.BytesIO()
     lines = [line for line in fixture_strings.corpus() if "\x00" not in line]
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=out, model_type="bpe", vocab_size=2500, byte_fallback=True,
-                                             character_coverage=0.98, normalization_rule_name="identity", remove_extra_whitespaces=False,
-                                             user_defined_symbols=["<tool>"], split_digits=True, allow_whitespace_only_pieces=True, num_threads=1,
-                                             minloglevel=2)
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=out,
+        model_type="bpe",
+        vocab_size=2500,
+        byte_fallback=True,
+        character_coverage=0.98,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        user_defined_symbols=["<tool>"],
+        split_digits=True,
+        allow_whitespace_only_pieces=True,
+        num_threads=1,
+        minloglevel=2,
+    )
     processor = sentencepiece.SentencePieceProcessor(model_proto=out.getvalue())
     tokens, scores, types = [], [], []
     for i in range(processor.get_piece_size()):
         tokens.append(processor.id_to_piece(i))
         scores.append(processor.get_score(i))
         user = tokens[-1] == "<tool>"
-        types.append(2 if processor.is_unknown(i) else 4 if user else 3 if processor.is_control(i) else 6 if processor.is_byte(i) else 1)
-    return {"model": "llama", "pre": "", "tokens": tokens, "scores": scores, "types": types, "merges": [], "bos": 1, "eos": 2, "unknown": 0, "pad": None,
-            "add_bos": None, "add_eos": None, "add_space_prefix": None}
+        types.append(
+            2
+            if processor.is_unknown(i)
+            else 4
+            if user
+            else 3
+            if processor.is_control(i)
+            else 6
+            if processor.is_byte(i)
+            else 1
+        )
+    return {
+        "model": "llama",
+        "pre": "",
+        "tokens": tokens,
+        "scores": scores,
+        "types": types,
+        "merges": [],
+        "bos": 1,
+        "eos": 2,
+        "unknown": 0,
+        "pad": None,
+        "add_bos": None,
+        "add_eos": None,
+        "add_space_prefix": None,
+    }
 
 
 def main():

@@ -19,37 +19,90 @@ HERE = pathlib.Path(__file__).parent
 NOW = 1732892400  # 2024-11-29 15:00 UTC, a Friday
 
 TOOLS = [
-    {"type": "function", "function": {"name": "get_weather", "description": "Tells the weather of a place.", "parameters": {
-        "type": "object", "required": ["city"], "properties": {
-            "city": {"type": "string", "description": "Name, e.g. \"Zürich\""}, "days": {"type": "integer", "default": 1},
-            "where": {"type": "object", "properties": {"lat": {"type": "number"}, "lon": {"type": ["number", "null"], "description": ""}}}}}}},
-    {"type": "function", "function": {"name": "add", "description": "Adds numbers.", "parameters": {
-        "type": "object", "required": [], "properties": {"xs": {"type": "array", "items": {"type": "number"}}}}}},
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "Tells the weather of a place.",
+            "parameters": {
+                "type": "object",
+                "required": ["city"],
+                "properties": {
+                    "city": {"type": "string", "description": 'Name, e.g. "Zürich"'},
+                    "days": {"type": "integer", "default": 1},
+                    "where": {
+                        "type": "object",
+                        "properties": {
+                            "lat": {"type": "number"},
+                            "lon": {"type": ["number", "null"], "description": ""},
+                        },
+                    },
+                },
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": "add",
+            "description": "Adds numbers.",
+            "parameters": {
+                "type": "object",
+                "required": [],
+                "properties": {"xs": {"type": "array", "items": {"type": "number"}}},
+            },
+        },
+    },
 ]
-CALL = {"id": "call12345", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Zürich", "days": 2, "min": -0.5, "x": 1e-7, "ok": True, "n": None}}}
-USER = {"role": "user", "content": " What's the weather?\nTell me \"now\". 😀 "}
+CALL = {
+    "id": "call12345",
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "arguments": {"city": "Zürich", "days": 2, "min": -0.5, "x": 1e-7, "ok": True, "n": None},
+    },
+}
+USER = {"role": "user", "content": ' What\'s the weather?\nTell me "now". 😀 '}
 SYSTEM = {"role": "system", "content": "You are terse.  "}
 ANSWER = {"role": "assistant", "content": "<think>\nhm, clouds\n</think>\n\nCloudy."}
 
 
 def context(messages, **more):
-    return {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True, "bos_token": "<s>", "eos_token": "</s>"} | more
+    return {
+        "messages": messages,
+        "tools": None,
+        "documents": None,
+        "add_generation_prompt": True,
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+    } | more
 
 
 CONTEXTS = {
     "one": context([USER]),
     "system": context([SYSTEM, USER], add_generation_prompt=False),
     "turns": context([SYSTEM, USER, ANSWER, {"role": "user", "content": "And <b>tomorrow</b> & 100%?\n\n"}]),
-    "tools": context([SYSTEM, USER, {"role": "assistant", "content": None, "tool_calls": [CALL]},
-                      {"role": "tool", "tool_call_id": "call12345", "content": "{\"temp\": 3.5}"}, {"role": "tool", "content": "42"}], tools=TOOLS),
+    "tools": context(
+        [
+            SYSTEM,
+            USER,
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "call12345", "content": '{"temp": 3.5}'},
+            {"role": "tool", "content": "42"},
+        ],
+        tools=TOOLS,
+    ),
     "tools_first": context([{"role": "user", "content": "Add 1 and 2"}], tools=TOOLS),
     "parts": context([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": " look \n"}]}]),
     "empty": context([{"role": "user", "content": ""}], documents=[{"text": "first"}, {"text": "second"}]),
     "wrong_roles": context([{"role": "assistant", "content": "I begin."}, {"role": "alien", "content": "x"}]),
     "no_messages": context([]),
 }
-OVERRIDES = {"one": {"enable_thinking": False, "date_string": "1 Jan 2000", "thinking": True}, "tools": {"tools_in_user_message": False, "controls": {"length": "short"}},
-             "turns": {"enable_thinking": True, "builtin_tools": ["search", "code_interpreter"]}}
+OVERRIDES = {
+    "one": {"enable_thinking": False, "date_string": "1 Jan 2000", "thinking": True},
+    "tools": {"tools_in_user_message": False, "controls": {"length": "short"}},
+    "turns": {"enable_thinking": True, "builtin_tools": ["search", "code_interpreter"]},
+}
 
 
 class Generation(jinja2.ext.Extension):
@@ -75,10 +128,14 @@ def raise_exception(message):
 
 
 def environment():
-    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
+    env = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
+    )
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
-    env.globals["strftime_now"] = lambda form: datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc).strftime(form)
+    env.globals["strftime_now"] = lambda form: datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc).strftime(
+        form
+    )
     return env
 
 

@@ -9,7 +9,7 @@
 namespace eadem::text {
 namespace {
 
-const char* const kNames[] = {"json_smollm", "json_qwen",    "json_llama3",      "json_llama2",     "json_mistral",
+const char* const kNames[] = {"json_smollm",  "json_qwen",    "json_llama3",      "json_llama2", "json_mistral",
                               "json_unigram", "gguf_smollm2", "gguf_stories260k", "gguf_spm"};
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
@@ -17,7 +17,8 @@ constexpr std::string_view kSpaceMark = "\xE2\x96\x81";    // U+2581
 
 Tokenizer load(const std::string& name) {
   const bool json = name.starts_with("json");
-  auto tokenizer = json ? Tokenizer::from_json(read_file(name + ".json")) : Tokenizer::from_gguf(read_vocab(name + ".vocab"));
+  auto tokenizer =
+      json ? Tokenizer::from_json(read_file(name + ".json")) : Tokenizer::from_gguf(read_vocab(name + ".vocab"));
   EXPECT_TRUE(tokenizer.ok());
   return std::move(tokenizer).value();
 }
@@ -57,7 +58,8 @@ TEST_P(Decode, StreamsEqualTheWhole) {
   for (auto& ids : read_ids(std::string(GetParam()) + ".ids")) sequences.push_back(std::move(ids));
   size_t waited = 0, naive_differences = 0;
   for (const auto& ids : sequences) {
-    for (const DecodeOptions options : {DecodeOptions{true, false}, DecodeOptions{false, false}, DecodeOptions{true, true}}) {
+    for (const DecodeOptions options :
+         {DecodeOptions{true, false}, DecodeOptions{false, false}, DecodeOptions{true, true}}) {
       StreamDecoder stream(tokenizer, options);
       std::string joined, naive;
       for (const uint32_t id : ids) {
@@ -97,8 +99,9 @@ TEST_P(DecodeJson, EqualsTheTokenizersLibrary) {
   EXPECT_GT(same, name == "json_unigram" ? 100u : 500u);  // most texts come back as they were
 }
 
-INSTANTIATE_TEST_SUITE_P(All, DecodeJson, testing::Values("json_smollm", "json_qwen", "json_llama3", "json_llama2", "json_mistral",
-                                                          "json_unigram"));
+INSTANTIATE_TEST_SUITE_P(All, DecodeJson,
+                         testing::Values("json_smollm", "json_qwen", "json_llama3", "json_llama2", "json_mistral",
+                                         "json_unigram"));
 
 // Broken characters become U+FFFD exactly as in the library.
 TEST(DecodeBytes, RandomIdsEqualTheTokenizersLibrary) {
@@ -126,7 +129,8 @@ TEST(DecodeRoundTrip, GgufTextsComeBack) {
     for (size_t i = 0; i < strings.size(); ++i) {
       const std::vector<uint32_t>& ids = all[i];
       const std::string decoded = tokenizer.decode(ids);
-      const bool exact = strings[i].find(kSpaceMark) == std::string::npos && strings[i].find("<tool>") == std::string::npos;
+      const bool exact =
+          strings[i].find(kSpaceMark) == std::string::npos && strings[i].find("<tool>") == std::string::npos;
       if (exact && decoded.find(kReplacement) == std::string::npos) {
         ASSERT_EQ(decoded, strings[i]);
         ++came_back;
@@ -139,7 +143,8 @@ TEST(DecodeRoundTrip, GgufTextsComeBack) {
         if (cut == 0 || !is_whole_utf8(std::string_view(bytes).substr(0, head))) continue;
         ++continued;
         const std::span<const uint32_t> span(ids);
-        ASSERT_EQ(tokenizer.decode(span.first(cut)) + tokenizer.decode(span.subspan(cut), {.continuation = true}), decoded);
+        ASSERT_EQ(tokenizer.decode(span.first(cut)) + tokenizer.decode(span.subspan(cut), {.continuation = true}),
+                  decoded);
       }
     }
     EXPECT_GT(came_back, 800u) << name;
@@ -173,7 +178,8 @@ TEST(Tokenizer, KnowsItsTokens) {
 }
 
 TEST(Tokenizer, TakesRolesFromTheConfig) {
-  const std::string config = R"({"bos_token": {"content": "<|im_start|>"}, "eos_token": "<|im_end|>", "pad_token": null})";
+  const std::string config =
+      R"({"bos_token": {"content": "<|im_start|>"}, "eos_token": "<|im_end|>", "pad_token": null})";
   auto tokenizer = Tokenizer::from_json(read_file("json_smollm.json"), config);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
   EXPECT_EQ(tokenizer.value().bos_id(), 1u);

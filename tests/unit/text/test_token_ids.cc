@@ -1,5 +1,5 @@
-// Token ids equal those of the reference tokenizers on 1,000 strings: the `tokenizers` library for tokenizer.json files,
-// llama.cpp for GGUF metadata (make_fixtures.py says how they were made).
+// Token ids equal those of the reference tokenizers on 1,000 strings: the `tokenizers` library for tokenizer.json
+// files, llama.cpp for GGUF metadata (make_fixtures.py says how they were made).
 #include <gtest/gtest.h>
 
 #include "fixtures_io.h"
@@ -30,7 +30,8 @@ size_t count_differences(const Tokenizer& tokenizer, const std::string& ids_file
         ours += " [" + std::string(tokenizer.token_text(id)) + "]";
       }
       for (const uint32_t id : expected[i]) theirs += " [" + std::string(tokenizer.token_text(id)) + "]";
-      ADD_FAILURE() << ids_file << " string " << i << ": '" << strings[i] << "'\n ours " << ours << "\n reference " << theirs;
+      ADD_FAILURE() << ids_file << " string " << i << ": '" << strings[i] << "'\n ours " << ours << "\n reference "
+                    << theirs;
     }
   }
   EXPECT_GT(tokens, 10000u);  // the comparison saw real work
@@ -51,7 +52,8 @@ TEST_P(JsonTokenIds, EqualTheTokenizersLibrary) {
   expect_equal(tokenizer.value(), name);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, JsonTokenIds, testing::Values("smollm", "qwen", "llama3", "llama2", "mistral", "unigram"));
+INSTANTIATE_TEST_SUITE_P(Kinds, JsonTokenIds,
+                         testing::Values("smollm", "qwen", "llama3", "llama2", "mistral", "unigram"));
 
 class GgufTokenIds : public testing::TestWithParam<const char*> {};
 
