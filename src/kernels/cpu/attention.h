@@ -54,8 +54,7 @@ EADEM_FN void kv_read(const AttentionShape& shape, const std::byte* block, int s
   for (int d = 0; d < shape.head_size; ++d) v[d] = operands[value_index(shape, slot, d)];
 }
 
-// ---- One row and block
-// -----------------------------------------------------------------------------------------------------
+// ---- One row and block --------------------------------------------------------------------------------------------
 
 // The slots of a block that a row sees; first > last where it sees none.
 struct Visible {
@@ -128,8 +127,7 @@ EADEM_FN bool weigh(const AttentionShape& shape, Visible visible, const float* s
   return __builtin_fabsf(minus_mc) <= numerics::kScoreLimit;
 }
 
-// ---- Rows of a call
-// --------------------------------------------------------------------------------------------------------
+// ---- Rows of a call -----------------------------------------------------------------------------------------------
 
 inline constexpr int kChunk = 24;  // rows x heads of a group that walk the blocks together
 
@@ -164,32 +162,64 @@ struct AttentionChunk {
             static_cast<int>(std::min<int64_t>(end[i] - first_key, kKvBlock)) - 1};
   }
 
-  // One block for the rows that see some of it. bad: of the chunk's first row; phase: the first row x head's place in
-  // its group.
-  void add_block(const AttentionShape& shape, const std::byte* block, int64_t first_key, float* o, bool* bad,
-                 int phase) {
-    int low = 0, high = count;
-    while (low < high && visible(low, first_key).none()) ++low;
-    while (high > low && visible(high - 1, first_key).none()) --high;
-    const int rows = high - low;
-    if (rows == 0) return;
-    const int head = shape.head_padded;
+  // What of a block matters: rows [low, high), keys [first, last] of which some row sees the ends.
+  struct Extent {
+    int low, high;
+    int first = kKvBlock, last = -1;
+  };
+
+  Extent extent(int64_t first_key) const {
+    Extent e{0, count};
+    while (e.low < e.high && visible(e.low, first_key).none()) ++e.low;
+    while (e.high > e.low && visible(e.high - 1, first_key).none()) --e.high;
+    for (int i = e.low; i < e.high; ++i) {
+      const Visible seen = visible(i, first_key);
+      if (seen.none()) continue;
+      e.first = std::min(e.first, seen.first);
+      e.last = std::max(e.last, seen.last);
+    }
+    return e;
+  }
+
+  // Scores of the panels of keys that some row sees.
+  void score(const AttentionShape& shape, const Extent& e, const std::byte* block) {
+    const int rows = e.high - e.low, head = shape.head_padded;
+    const int panel = e.first / kPanel, panels = e.last / kPanel + 1 - panel;
     std::fill_n(scores, rows * kKvBlock, 0.0f);
-    chains<kTree>(scores, kKvBlock, {q_value + low * head, q_power + kPowers * low * head, head}, rows, block,
-                  key_panel_bytes(shape), kKeyPanels, head);
-    for (int r = 0; r < rows; ++r) {
-      const int i = low + r, at = r * kKvBlock;
+    chains<kTree>(scores + panel * kPanel, kKvBlock, {q_value + e.low * head, q_power + kPowers * e.low * head, head},
+                  rows, block + static_cast<size_t>(panel) * key_panel_bytes(shape), key_panel_bytes(shape), panels,
+                  head);
+  }
+
+  // Outputs go on over the leaves (mma16: groups) of keys that some row sees: with weights of +0 one would add nothing.
+  void accumulate(const AttentionShape& shape, const Extent& e, const std::byte* block, float* o) {
+    constexpr int kUnit = kTree == Numerics::kMma16 ? numerics::kGroup : numerics::kLeaf;
+    const int from = e.first / kUnit * kUnit, to = (e.last / kUnit + 1) * kUnit, head = shape.head_padded;
+    chains<kTree>(o + static_cast<int64_t>(e.low) * head, head, {p_value + from, p_power + kPowers * from, kKvBlock},
+                  e.high - e.low, block + value_offset(shape) + operand_panel_bytes(from), kValuePanelBytes,
+                  value_panels(shape), to - from);
+  }
+
+  // One block for the rows that see some of it. bad: of the chunk's first row; phase: the first row x head's place in its group.
+  void add_block(const AttentionShape& shape, const KvView& kv, int kv_head, int64_t b, float* o, bool* bad,
+                 int phase) {
+    const int64_t first_key = b * kKvBlock;
+    const Extent e = extent(first_key);
+    if (e.low == e.high) return;
+    const std::byte* block = kv.block(b, kv_head);
+    score(shape, e, block);
+    for (int i = e.low; i < e.high; ++i) {
+      const int at = (i - e.low) * kKvBlock;
       const Visible seen = visible(i, first_key);
       if (seen.none()) {
         std::fill_n(p_value + at, kKvBlock, 0.0f);
         if (kPowers != 0) std::fill_n(p_power + at, kKvBlock, 0.0f);
-      } else if (!weigh<kTree>(shape, seen, scores + at, state[i], o + static_cast<int64_t>(i) * head, p_value + at,
-                               p_power + kPowers * at)) {
+      } else if (!weigh<kTree>(shape, seen, scores + at, state[i], o + static_cast<int64_t>(i) * shape.head_padded,
+                               p_value + at, p_power + kPowers * at)) {
         bad[(phase + i) / shape.group()] = true;
       }
     }
-    chains<kTree>(o + static_cast<int64_t>(low) * head, head, {p_value, p_power, kKvBlock}, rows,
-                  block + value_offset(shape), kValuePanelBytes, value_panels(shape), kKvBlock);
+    accumulate(shape, e, block, o);
   }
 
   void run(const AttentionShape& shape, const AttentionRows& rows, int kv_head, int64_t split, int first,
@@ -200,7 +230,7 @@ struct AttentionChunk {
     std::fill_n(o, static_cast<int64_t>(count) * shape.head_padded, 0.0f);
     const int64_t low = *std::min_element(begin, begin + count), high = *std::max_element(end, end + count);
     for (int64_t b = low / kKvBlock; b * kKvBlock < high; ++b) {
-      add_block(shape, rows.kv.block(b, kv_head), b * kKvBlock, o, bad, first % shape.group());
+      add_block(shape, rows.kv, kv_head, b, o, bad, first % shape.group());
     }
     for (int i = 0; i < count; ++i) {
       result.m[first + i] = state[i].m;
@@ -231,8 +261,7 @@ EADEM_FN void attention_split(const AttentionShape& shape, const AttentionRows& 
   }
 }
 
-// ---- Over splits
-// -----------------------------------------------------------------------------------------------------------
+// ---- Over splits --------------------------------------------------------------------------------------------------
 
 EADEM_FN void attention_merge(const AttentionShape& shape, int count, const SplitResult& target,
                               const SplitResult& part) {
