@@ -14,7 +14,7 @@ struct SamplingParams {
   int max_tokens = 16;            // tokens to draw, at least 1 (0 with prompt_logprobs: score only)
   int min_tokens = 0;             // stop tokens and end-of-text are masked before this many
   float temperature = 1.0f;       // 0: greedy; else at least 1e-5
-  int top_k = 0;                  // 0: off
+  int top_k = 0;                  // 0 or -1: off
   float top_p = 1.0f;             // (0, 1]
   float min_p = 0.0f;             // [0, 1]
   float repetition_penalty = 1.0f;  // > 0; over prompt and output
@@ -31,10 +31,11 @@ struct SamplingParams {
   bool skip_special_tokens = true;
 
   int logprobs = -1;              // -1: none; k >= 0: each token's own and the k largest
-  int prompt_logprobs = -1;       // likewise, for the prompt's tokens
+  int prompt_logprobs = -1;       // likewise, for the prompt's tokens; always of the raw logits
   bool processed_logprobs = false;  // false: of the raw logits; true: after penalties, temperature, top-k, top-p, min-p
 
   // Forced continuation: the answer follows these tokens and reports their logprobs; then it goes on freely up to max_tokens.
+  // Stop tokens are obeyed from the last of these on.
   std::vector<int32_t> golden_token_ids;
 };
 

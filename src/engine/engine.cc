@@ -14,7 +14,8 @@
 namespace eadem::engine {
 namespace {
 
-constexpr int kLogitRows = 64;  // rows whose logits are in memory at once
+constexpr int kLogitRows = 64;   // rows whose logits are in memory at once
+constexpr int kSampledRows = 4;  // outputs of a sequence that a worker samples in one go
 
 class EngineImpl final : public Engine {
  public:
@@ -45,6 +46,11 @@ class EngineImpl final : public Engine {
   SequenceId sequence_of(int index) const override { return step_.pieces[static_cast<size_t>(index)].sequence->id; }
 
  private:
+  // Outputs of one sequence that one worker samples.
+  struct OutputRange {
+    Sequence* sequence = nullptr;
+    int begin = 0, end = 0;
+  };
   // What the sampler said of an output.
   struct Drawn {
     SampledToken token;
@@ -56,7 +62,7 @@ class EngineImpl final : public Engine {
   }
   void run();
   void sample();
-  void sample_piece(const Piece& piece, int begin, int end, int worker);
+  void sample_outputs(const OutputRange& range, int first, int worker);
   void commit();
   void commit_piece(const Piece& piece);
   void deliver(Sequence& sequence, int64_t position, Drawn& drawn);
@@ -135,29 +141,34 @@ void EngineImpl::run() {
 void EngineImpl::sample() {
   const int outputs = static_cast<int>(step_.batch.outputs.size());
   drawn_.assign(static_cast<size_t>(outputs), {});
-  std::vector<const Piece*> pieces;
+  std::vector<OutputRange> ranges;
   for (int begin = 0; begin < outputs; begin += kLogitRows) {
     const int end = std::min(outputs, begin + kLogitRows);
     model_.logits(begin, end, logits_.as<float>());
-    pieces.clear();
+    ranges.clear();
     for (const Piece& piece : step_.pieces) {
-      if (piece.output_begin < end && piece.output_end > begin) pieces.push_back(&piece);
+      const int last = std::min(end, piece.output_end);
+      // Penalties count the tokens before a row, so such rows go one after another; others know nothing of each other.
+      const int at_once = sampler::needs_counts(piece.sequence->sampling) ? kLogitRows : kSampledRows;
+      for (int o = std::max(begin, piece.output_begin); o < last; o += at_once) {
+        ranges.push_back({piece.sequence, o, std::min(last, o + at_once)});
+      }
     }
-    model_.pool().run(static_cast<int>(pieces.size()), [&](int index, int worker) {
-      sample_piece(*pieces[static_cast<size_t>(index)], begin, end, worker);
+    model_.pool().run(static_cast<int>(ranges.size()), [&](int index, int worker) {
+      sample_outputs(ranges[static_cast<size_t>(index)], begin, worker);
     });
   }
 }
 
-// The outputs of a piece that lie in begin ... end - 1, whose logits are in memory. Touches its own sequence alone.
-void EngineImpl::sample_piece(const Piece& piece, int begin, int end, int worker) {
-  Sequence& sequence = *piece.sequence;
+// `first`: the output whose logits lie first in memory.
+void EngineImpl::sample_outputs(const OutputRange& range, int first, int worker) {
+  Sequence& sequence = *range.sequence;
   const int64_t vocab = model_.config().vocab;
-  for (int output = std::max(begin, piece.output_begin); output < std::min(end, piece.output_end); ++output) {
+  for (int output = range.begin; output < range.end; ++output) {
     const int64_t next = position_of(output) + 1;
     const bool answers = next >= sequence.prompt;
     sampler::Draw draw;
-    draw.logits = logits_.as<float>() + (output - begin) * vocab;
+    draw.logits = logits_.as<float>() + (output - first) * vocab;
     draw.params = &sequence.sampling;
     draw.seed = sequence.seed;
     draw.position = next;

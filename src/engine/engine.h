@@ -16,8 +16,8 @@ namespace eadem::engine {
 
 struct Options {
   int max_batch = 32;          // sequences that run at once
-  // Rows of a step, at most the model's max_rows. Sequences with one row to compute come first and always get it; if any
-  // other waits, it gets at least one.
+  // Rows of a step, at most the model's max_rows. Sequences with one row to compute come first and always get it; if
+  // any other waits, it gets at least one.
   int prefill_chunk = 512;
   int kv_blocks = 0;           // blocks of 64 positions in the pool; 0: enough for max_batch sequences within kv_memory
   size_t kv_memory = size_t{1} << 30;  // bytes, where kv_blocks is 0

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -19,6 +21,7 @@ struct FakeOptions {
   int max_rows = 512;
   int threads = 1;
   int32_t poison = -1;           // rows of this token are bad
+  int32_t nan_after = -1;        // the logits after this token are NaN
   bool batch_dependent = false;  // the negative control: a row knows how many rows it was computed with
 };
 
@@ -44,17 +47,22 @@ class FakeModel final : public model::Model {
   ThreadPool& pool() override { return pool_; }
   size_t weight_bytes() const override { return 0; }
 
-  void forward(const model::Batch& batch, model::KvPool& kv, model::TraceSink* /*trace*/) override {
+  void forward(const model::Batch& batch, model::KvPool& kv, model::TraceSink* trace) override {
     check(batch);
     rows_ = batch.rows.size();
     hidden_.clear();
+    nan_.clear();
     size_t next_output = 0;
     for (size_t r = 0; r < rows_; ++r) {
       const model::Row& row = batch.rows[r];
       bad_[r] = row.token == fake_.poison;
       const uint64_t state = attend(row, batch.tables[row.sequence], kv);
+      if (trace != nullptr) {
+        trace->record(batch, static_cast<int>(r), -1, "state", std::as_bytes(std::span<const uint64_t, 1>(&state, 1)));
+      }
       if (next_output < batch.outputs.size() && batch.outputs[next_output] == static_cast<int32_t>(r)) {
         hidden_.push_back(state);
+        nan_.push_back(row.token == fake_.nan_after);
         ++next_output;
       }
     }
@@ -68,7 +76,8 @@ class FakeModel final : public model::Model {
     for (int o = begin; o < end; ++o) {
       for (int64_t t = 0; t < fake_.vocab; ++t) {
         const uint64_t h = mixed(hidden_[static_cast<size_t>(o)] ^ (static_cast<uint64_t>(t) << 40));
-        *out++ = static_cast<float>(h >> 40) * 0x1p-21f - 4.0f;
+        const float logit = static_cast<float>(h >> 40) * 0x1p-21f - 4.0f;
+        *out++ = nan_[static_cast<size_t>(o)] ? std::numeric_limits<float>::quiet_NaN() : logit;
       }
     }
   }
@@ -126,6 +135,7 @@ class FakeModel final : public model::Model {
   std::unique_ptr<bool[]> bad_;
   size_t rows_ = 0;
   std::vector<uint64_t> hidden_;
+  std::vector<bool> nan_;  // by output
 };
 
 }  // namespace eadem::testing

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
 #include <random>
 #include <set>
 
@@ -322,6 +323,57 @@ TEST(Engine, ABadRowFailsItsOwnRequestAlone) {
   EXPECT_NE(hurt.answers[1]->outcome.error.find("position 70"), std::string::npos);
   EXPECT_TRUE(hurt.answers[1]->tokens.empty());
   EXPECT_EQ(hurt.counters.failed, 1u);
+}
+
+TEST(Engine, LogitsThatCannotBeDrawnFromFailTheirOwnRequestAlone) {
+  FakeOptions fake;
+  fake.nan_after = 100;
+  std::vector<SequenceRequest> requests = {ask(74, 100, 9), ask(75, 90, 9), ask(76, 80, 9), ask(77, 30, 9)};
+  for (auto& r : requests) r.sampling.logit_bias = {{100, -100.0f}};
+  const auto expected = digests(run(options(1, 512, 64), requests, fake).answers);
+  requests[1].sampling.golden_token_ids = {5, 6, 100};
+  requests[3].prompt.back() = 100;
+  const Ran hurt = run(options(4, 64, 64), requests, fake);
+  EXPECT_EQ(digest(*hurt.answers[0]), expected[0]);
+  EXPECT_EQ(digest(*hurt.answers[2]), expected[2]);
+  EXPECT_EQ(hurt.answers[1]->tokens.size(), 3u);
+  EXPECT_NE(hurt.answers[1]->outcome.error.find("not finite"), std::string::npos);
+  EXPECT_NE(hurt.answers[1]->outcome.error.find("position 93"), std::string::npos);
+  EXPECT_EQ(hurt.answers[3]->tokens.size(), 0u);
+  EXPECT_EQ(hurt.counters.failed, 2u);
+}
+
+TEST(Engine, FirstComeFirstServed) {
+  std::vector<SequenceRequest> requests;
+  for (uint32_t i = 0; i < 8; ++i) requests.push_back(ask(300 + i, 100, 10));
+  FakeModel model({});
+  auto engine = Engine::create(model, options(2, 64, 64)).value();
+  std::vector<std::unique_ptr<Answer>> answers;
+  for (const auto& r : requests) {
+    answers.push_back(std::make_unique<Answer>());
+    ASSERT_TRUE(engine->submit(r, answers.back().get()).ok());
+  }
+  do {
+    for (size_t i = 1; i < answers.size(); ++i) EXPECT_GE(answers[i - 1]->tokens.size(), answers[i]->tokens.size());
+  } while (engine->step());
+}
+
+TEST(Engine, ATraceCanTellWhoseRowItSees) {
+  struct Trace final : model::TraceSink {
+    Engine* engine = nullptr;
+    std::map<SequenceId, int64_t> rows;
+    void record(const model::Batch& batch, int row, int, std::string_view, std::span<const std::byte>) override {
+      const model::Row& r = batch.rows[static_cast<size_t>(row)];
+      EXPECT_EQ(rows[engine->sequence_of(r.sequence)]++, r.position);
+    }
+  };
+  FakeModel model({});
+  auto engine = Engine::create(model, options(3, 50, 64, false)).value();
+  Trace trace;
+  trace.engine = engine.get();
+  engine->set_trace(&trace);
+  run_all(*engine, {ask(1, 70, 5), ask(2, 20, 9), ask(3, 130, 4)});
+  EXPECT_EQ(trace.rows, (std::map<SequenceId, int64_t>{{1, 74}, {2, 28}, {3, 133}}));
 }
 
 TEST(Engine, AListenerMaySubmitAndCancel) {
