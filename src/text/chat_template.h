@@ -20,13 +20,14 @@ struct ChatInput {
   std::string tools_json = "null";    // array of tool descriptions, or null
   std::string documents_json = "null";
   bool add_generation_prompt = true;  // end with what opens the assistant's answer
-  std::string bos_token, eos_token;   // as text; empty where the model has none
-  std::string kwargs_json;            // chat_template_kwargs: an object whose members override all of the above; or empty
+  std::string bos_token = {};         // as text; empty where the model has none
+  std::string eos_token = {};
+  std::string kwargs_json = {};       // chat_template_kwargs: an object whose members override all of the above; or empty
 };
 
 struct RenderLimits {
-  uint64_t fuel = 8'000'000;   // one for each instruction and for each 64 bytes made; about 512 MB at most
-  std::optional<int64_t> now;  // what strftime_now sees, seconds since 1970 in UTC; none: the clock, in local time
+  uint64_t fuel = 4'000'000;        // one for each instruction and for each 64 bytes made; about 256 MB at most
+  std::optional<int64_t> now = {};  // what strftime_now sees, seconds since 1970 in UTC; none: the clock, in local time
 };
 
 // Never changes after it was made: any number of threads may render one, and copies share it.

@@ -4,19 +4,30 @@
 use crate::methods;
 use crate::python::{to_json, to_str, JsonStyle};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::value::{Kwargs, Rest, Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
 
 const NAME: &str = "chat_template";
 
+/// Beyond these a template is refused, since parsing takes stack with the depth of an expression and time with its square.
+const MAX_SOURCE: usize = 512 << 10;
+/// Bytes of one `{{ }}` or `{% %}`, strings not counted; the longest in use have a few hundred.
+const MAX_TAG: usize = 4 << 10;
+
+/// Address space, not memory: only what is touched is taken.
+const STACK: usize = 512 << 20;
+
 pub struct Template {
-    source: String,
+    /// Holds the parsed template, which borrows from `_source`; dropped before it.
+    environment: Environment<'static>,
+    _source: Box<str>,
 }
 
 /// What a render may use besides its variables.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Budget for instructions and bytes (about one for each instruction, and for each 64 bytes).
+    /// Budget for instructions and bytes (about one for each instruction, and for each 64 bytes). minijinja 3.1 does not
+    /// meter `+` of two lists, so a template made to double a list dozens of times can still exhaust memory.
     pub fuel: u64,
     /// The time that `strftime_now` sees, seconds since 1970 in UTC; `None`: the clock, in local time.
     pub now: Option<i64>,
@@ -25,11 +36,14 @@ pub struct Limits {
 impl Template {
     pub fn new(source: &[u8]) -> Result<Template, String> {
         let source = std::str::from_utf8(source).map_err(|error| format!("chat template: not valid UTF-8: {error}"))?;
-        let source = strip_generation_tags(source);
-        environment(Limits { fuel: 0, now: None })?
-            .template_from_named_str(NAME, &source)
-            .map_err(|error| describe(&error))?;
-        Ok(Template { source })
+        check_size(source)?;
+        let source = strip_generation_tags(source).into_boxed_str();
+        // SAFETY: the text of a box stays where it is when the box moves, it is never changed, and the environment,
+        // private here, goes before it.
+        let borrowed: &'static str = unsafe { &*std::ptr::from_ref::<str>(&source) };
+        let mut environment = environment()?;
+        environment.add_template(NAME, borrowed).map_err(|error| describe(&error))?;
+        Ok(Template { environment, _source: source })
     }
 
     /// Renders with the variables of a JSON object, overridden by those of a second one (empty: none).
@@ -38,10 +52,71 @@ impl Template {
         if !overrides.is_empty() {
             context.extend(object("chat_template_kwargs", overrides)?);
         }
-        let environment = environment(limits)?;
-        let template = environment.template_from_named_str(NAME, &self.source).map_err(|error| describe(&error))?;
-        template.render(minijinja::value::Serde(&context)).map_err(|error| describe(&error))
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(limits.fuel));
+        environment.add_function("strftime_now", move |format: String| strftime(&format, limits.now));
+        on_large_stack(|| {
+            let template = environment.get_template(NAME).map_err(|error| describe(&error))?;
+            template.render(Serde(&context)).map_err(|error| describe(&error))
+        })
     }
+}
+
+/// Runs on a thread of its own: a template may nest values as deep as its fuel lasts, and releasing them recurses.
+fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        match thread.expect("a thread can be started").join() {
+            Ok(value) => value,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Refuses what would take the parser too much stack or time.
+fn check_size(source: &str) -> Result<(), String> {
+    if source.len() > MAX_SOURCE {
+        return Err(format!("chat template: it has {} bytes; at most {MAX_SOURCE} are supported", source.len()));
+    }
+    let bytes = source.as_bytes();
+    let mut at = 0;
+    while let Some(found) = source[at..].find(['{']) {
+        let start = at + found;
+        at = match &bytes[start..bytes.len().min(start + 2)] {
+            b"{#" => source[start..].find("#}").map_or(bytes.len(), |end| start + end),
+            b"{{" | b"{%" => end_of_tag(bytes, start)?,
+            _ => start + 1,
+        };
+    }
+    Ok(())
+}
+
+/// Where the tag that starts here ends, by the rules of the lexer: brackets balanced, strings skipped.
+fn end_of_tag(bytes: &[u8], start: usize) -> Result<usize, String> {
+    let close = if bytes[start + 1] == b'{' { b"}}" } else { b"%}" };
+    let (mut at, mut size, mut depth) = (start + 2, 0, 0i64);
+    let mut quote = None;
+    while at < bytes.len() {
+        match (quote, bytes[at]) {
+            (Some(_), b'\\') => at += 1,
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, c @ (b'"' | b'\'')) => quote = Some(c),
+            (None, c) => {
+                if depth <= 0 && bytes[at..].starts_with(close) {
+                    break;
+                }
+                depth += i64::from(matches!(c, b'(' | b'[' | b'{')) - i64::from(matches!(c, b')' | b']' | b'}'));
+                size += 1;
+            }
+        }
+        if size > MAX_TAG {
+            let line = bytes[..start].iter().filter(|c| **c == b'\n').count() + 1;
+            return Err(format!("chat template, line {line}: an expression of more than {MAX_TAG} bytes"));
+        }
+        at += 1;
+    }
+    Ok(at.min(bytes.len()))
 }
 
 fn object(name: &str, json: &[u8]) -> Result<serde_json::Map<String, serde_json::Value>, String> {
@@ -52,11 +127,10 @@ fn object(name: &str, json: &[u8]) -> Result<serde_json::Map<String, serde_json:
     }
 }
 
-fn environment(limits: Limits) -> Result<Environment<'static>, String> {
+fn environment() -> Result<Environment<'static>, String> {
     let mut environment = Environment::new();
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
     environment.set_syntax(syntax.map_err(|error| error.to_string())?);
-    environment.set_fuel(Some(limits.fuel));
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_formatter(write_value);
     environment.set_unknown_method_callback(methods::call);
@@ -74,7 +148,6 @@ fn environment(limits: Limits) -> Result<Environment<'static>, String> {
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });
-    environment.add_function("strftime_now", move |format: String| strftime(&format, limits.now));
     Ok(environment)
 }
 
