@@ -11,6 +11,7 @@
 #include "api/text_assets.h"
 #include "api/trace_writer.h"
 #include "contract/identity.h"
+#include "core/fp_env.h"
 #include "fetch/pull.h"
 #include "numerics/rng.h"
 
@@ -34,7 +35,10 @@ Result<Choice> choose(const EngineOptions& options, const weights::Checkpoint& c
     choice.numerics = *found;
   }
   if (options.device != "cpu") return Error{"device '" + options.device + "' is not in this build: use cpu"};
-  if (options.isa == "auto") return choice;
+  if (options.isa == "auto") {
+    if (choice.kernels->supported()) return choice;
+    return Error{"this processor has no kernel set of this build: x86-64 needs FMA (2013 and later), Arm 64 bits"};
+  }
   choice.kernels = kernels::find_kernel_set(options.isa);
   std::string known;
   for (const auto* set : kernels::all_kernel_sets()) known += (known.empty() ? "" : ", ") + std::string(set->name);
@@ -116,7 +120,7 @@ Result<void> Engine::State::open(const EngineOptions& options) {
   first_calls = choice.kernels->calls->load();
   EADEM_ASSIGN_OR_RETURN(model, model::Model::load(checkpoint, model_options));
   EADEM_RETURN_IF_ERROR(start(options, choice));
-  identity = contract::identity_of(checkpoint, choice.numerics).digest();
+  identity = contract::identity_of(checkpoint, choice.numerics, info.eos_token_ids).digest();
   return {};
 }
 
@@ -187,6 +191,7 @@ Engine& Engine::operator=(Engine&&) noexcept = default;
 Engine::~Engine() = default;
 
 Result<Engine> Engine::open(const EngineOptions& options) {
+  const FpEnvironment environment;  // a caller's rounding mode must not reach the model's numbers
   auto state = std::make_unique<State>();
   EADEM_RETURN_IF_ERROR(state->open(options));
   return Engine(std::move(state));

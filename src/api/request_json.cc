@@ -1,5 +1,6 @@
 #include "api/request_json.h"
 
+#include <charconv>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/fp_env.h"
 #include "core/result.h"
 
 namespace eadem::api {
@@ -67,12 +69,14 @@ Result<std::vector<std::pair<int32_t, float>>> biases(const json& value, std::st
   if (!value.is_object()) return wrong(field, "an object from token id to bias");
   std::vector<std::pair<int32_t, float>> result;
   for (const auto& [key, bias] : value.items()) {
-    char* end = nullptr;
-    const long id = std::strtol(key.c_str(), &end, 10);
-    if (key.empty() || *end != '\0' || id < 0 || id > INT32_MAX)
+    int32_t id = 0;
+    const char* const end = key.data() + key.size();
+    const auto parsed = std::from_chars(key.data(), end, id);
+    if (parsed.ec != std::errc{} || parsed.ptr != end || id < 0) {
       return wrong(field, "an object whose keys are token ids");
+    }
     EADEM_ASSIGN_OR_RETURN(const float amount, number(bias, field));
-    result.emplace_back(static_cast<int32_t>(id), amount);
+    result.emplace_back(id, amount);
   }
   return result;
 }
@@ -291,6 +295,7 @@ Result<json> parse_line(std::string_view text) {
 }
 
 Result<ParsedRequest> parse_request(const json& line, const SamplingParams& defaults) {
+  const FpEnvironment environment;  // numbers are rounded once, to nearest
   ParsedRequest request;
   request.sampling = defaults;
   EADEM_RETURN_IF_ERROR(read_fields(line, request));

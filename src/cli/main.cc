@@ -91,5 +91,9 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     eadem::cli::print_error("out of memory: lower --max-batch, --kv-memory or logprobs");
     return eadem::cli::kBadInput;
+  } catch (const std::exception& error) {
+    // A file that claims to be ours and holds other types, for example.
+    eadem::cli::print_error("cannot go on: " + std::string(error.what()));
+    return eadem::cli::kBadInput;
   }
 }

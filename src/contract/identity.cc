@@ -85,9 +85,10 @@ std::string hash_text(const std::vector<std::string_view>& texts) {
 }  // namespace
 
 std::string Identity::canonical() const {
-  // Keys in ascending order; the values are hexadecimal digits and plain names, which need no escapes.
+  // Keys in ascending order; the values are hexadecimal digits, numbers and plain names, which need no escapes.
   const std::pair<std::string_view, const std::string&> fields[] = {
-      {"chat_template", chat_template}, {"config", config},  {"numerics", numerics}, {"sampler", sampler},
+      {"chat_template", chat_template}, {"config", config},
+      {"end_tokens", end_tokens}, {"numerics", numerics}, {"sampler", sampler},
       {"tokenizer", tokenizer},         {"weights", weights}};
   std::string json = "{";
   for (const auto& [name, value] : fields) {
@@ -102,7 +103,8 @@ std::string Identity::digest() const {
   return hash.hex_digest();
 }
 
-Identity identity_of(const weights::Checkpoint& checkpoint, numerics::Numerics numerics) {
+Identity identity_of(const weights::Checkpoint& checkpoint, numerics::Numerics numerics,
+                     const std::vector<int32_t>& end_tokens) {
   const bool gguf = checkpoint.format() == weights::Checkpoint::Format::gguf;
   const weights::TextAssets& assets = checkpoint.text();
   Identity identity;
@@ -115,6 +117,9 @@ Identity identity_of(const weights::Checkpoint& checkpoint, numerics::Numerics n
                            ? hash_metadata(checkpoint.metadata(), {"tokenizer.ggml."}, true)
                            : hash_text({assets.tokenizer_json.value_or(""), assets.tokenizer_config_json.value_or("")});
   identity.chat_template = hash_text({assets.chat_template.value_or("")});
+  for (const int32_t token : end_tokens) {
+    identity.end_tokens += (identity.end_tokens.empty() ? "" : ",") + std::to_string(token);
+  }
   identity.numerics = numerics::full_name(numerics);
   identity.sampler = "v" + std::to_string(kSamplerVersion);
   return identity;

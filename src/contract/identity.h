@@ -1,7 +1,9 @@
 // The identity of answers: a digest over everything that may move bits, and nothing else. Equal identity promises equal bits.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "numerics/version.h"
 #include "weights/checkpoint.h"
@@ -16,6 +18,7 @@ struct Identity {
   std::string config;     // over the model's description, without what is about text
   std::string tokenizer;  // over tokenizer.json and its config, or GGUF's tokenizer.* values
   std::string chat_template;
+  std::string end_tokens;  // the token ids that end an answer, ascending
   std::string numerics;   // full name
   std::string sampler;
 
@@ -25,6 +28,7 @@ struct Identity {
 };
 
 // Reads all weights once (a gigabyte takes about a second).
-Identity identity_of(const weights::Checkpoint& checkpoint, numerics::Numerics numerics);
+Identity identity_of(const weights::Checkpoint& checkpoint, numerics::Numerics numerics,
+                     const std::vector<int32_t>& end_tokens);
 
 }  // namespace eadem::contract

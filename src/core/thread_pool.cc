@@ -1,5 +1,8 @@
 #include "core/thread_pool.h"
 
+#include <system_error>
+#include <utility>
+
 #include "core/check.h"
 #include "core/fp_env.h"
 
@@ -21,7 +24,11 @@ void relax() {
 
 ThreadPool::ThreadPool(int threads) {
   EADEM_CHECK(threads >= 1);
-  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  try {
+    for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  } catch (const std::system_error&) {  // the system gives no more threads
+    complete_ = false;
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -35,7 +42,14 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::drain(int worker) {
-  for (int index; (index = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) (*task_)(index, worker);
+  try {
+    for (int index; (index = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) (*task_)(index, worker);
+  } catch (...) {
+    // Out of memory, most likely. The others finish what they began; the caller of run() gets the first exception.
+    std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+    next_.store(count_, std::memory_order_relaxed);
+  }
 }
 
 void ThreadPool::run(int count, const std::function<void(int, int)>& task) {
@@ -58,6 +72,7 @@ void ThreadPool::run(int count, const std::function<void(int, int)>& task) {
   for (int spin = 0; spin < kSpins && busy_.load(std::memory_order_acquire) != 0; ++spin) relax();
   std::unique_lock lock(mutex_);
   done_.wait(lock, [this] { return busy_.load(std::memory_order_acquire) == 0; });
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 void ThreadPool::work(int worker) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -22,6 +23,8 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  // False where the system refused to start some of the workers; those that run do all the work.
+  bool complete() const { return complete_; }
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Runs task(index, worker) for index in [0, count); worker in [0, threads()). Returns when all are done. Every worker runs in
@@ -41,6 +44,8 @@ class ThreadPool {
   int count_ = 0;
   std::atomic<int> busy_{0};
   bool stop_ = false;
+  bool complete_ = true;
+  std::exception_ptr failure_;
 };
 
 }  // namespace eadem

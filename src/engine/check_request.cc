@@ -9,6 +9,8 @@ namespace eadem::engine {
 namespace {
 
 constexpr int64_t kBlock = numerics::kKvBlock;
+// Top logprobs of a request, so that one line cannot take all memory.
+constexpr int64_t kMaxTopLogprobs = int64_t{1} << 22;
 
 std::string text(int64_t x) { return std::to_string(x); }
 
@@ -68,6 +70,15 @@ Result<void> check_request(const SequenceRequest& request, const Limits& limits)
     }
   }
   EADEM_RETURN_IF_ERROR(sampler::check_params(request.sampling, limits.vocab));
+  const SamplingParams& sampling = request.sampling;
+  const int64_t answer = std::min<int64_t>(sampling.max_tokens, limits.max_model_len);
+  const int64_t entries =
+      sampling.n * (answer * std::max(sampling.logprobs, 0) + prompt * std::max(sampling.prompt_logprobs, 0));
+  if (entries > kMaxTopLogprobs) {
+    return Error{"logprobs and prompt_logprobs ask for " + text(entries) +
+                 " entries over all tokens and answers; at most " + text(kMaxTopLogprobs) +
+                 " are given: lower them, or max_tokens or n"};
+  }
   const int64_t max_tokens = request.sampling.max_tokens;
   const int64_t longest = limits.max_model_len - (max_tokens > 0 ? 1 : 0);
   if (prompt > longest) {

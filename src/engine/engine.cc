@@ -195,19 +195,23 @@ void EngineImpl::commit() {
 
 void EngineImpl::commit_piece(const Piece& piece) {
   Sequence& sequence = *piece.sequence;
-  for (int row = piece.row_begin; row < piece.row_end; ++row) {
-    if (!model_.bad()[static_cast<size_t>(row)]) continue;
-    return finish(sequence, FinishReason::kError,
-                  "the model's arithmetic left its range (a NaN or a huge attention score) at position " +
-                      std::to_string(step_.batch.rows[static_cast<size_t>(row)].position) +
-                      " of this request; its weights are damaged or its prompt drives it out of range");
-  }
-  sequence.computed += piece.row_end - piece.row_begin;
+  // What lies before a bad row is delivered first: an answer that ends there never needed the row, and another chunk size would
+  // not have computed it.
+  const auto is_bad = [&](int row) { return model_.bad()[static_cast<size_t>(row)]; };
+  int good_end = piece.row_begin;
+  while (good_end < piece.row_end && !is_bad(good_end)) ++good_end;
+  sequence.computed += good_end - piece.row_begin;
   sequence.most_computed = std::max(sequence.most_computed, sequence.computed);
   cache_.register_blocks(sequence);
   for (int output = piece.output_begin; output < piece.output_end && !sequence.finished; ++output) {
+    if (step_.batch.outputs[static_cast<size_t>(output)] >= good_end) break;
     deliver(sequence, position_of(output), drawn_[static_cast<size_t>(output)]);
   }
+  if (good_end == piece.row_end || sequence.finished) return;
+  finish(sequence, FinishReason::kError,
+         "the model's arithmetic left its range (a NaN or a huge attention score) at position " +
+             std::to_string(step_.batch.rows[static_cast<size_t>(good_end)].position) +
+             " of this request; its weights are damaged or its prompt drives it out of range");
 }
 
 // Tells the listener of the token after `position`.

@@ -46,6 +46,9 @@ Result<RopeScaling> read_scaling(const ConfigReader& reader) {
   if (kind.empty() && !reader.is_gguf()) {
     EADEM_ASSIGN_OR_RETURN(kind, reader.text_or(group + "type", "", ""));
   }
+  // llama.cpp takes a GGUF factor without a type as linear.
+  if (kind.empty() && reader.is_gguf() && reader.has("", "rope.scaling.factor")) return RopeScaling::kLinear;
+  if (reader.has("", "rope.scale_linear")) return reader.error("rope.scale_linear is obsolete: convert the model again");
   if (kind.empty() || kind == "default" || kind == "none") return RopeScaling::kNone;
   if (kind == "linear") return RopeScaling::kLinear;
   if (kind == "llama3") return RopeScaling::kLlama3;
@@ -72,6 +75,8 @@ Result<void> read_scaling_factors(const ConfigReader& reader, RopeConfig& rope, 
   if (rope.scaling == RopeScaling::kYarn) {
     const double usual = rope.factor <= 1.0 ? 1.0 : 0.1 * numerics::log_f64(rope.factor) + 1.0;
     EADEM_ASSIGN_OR_RETURN(rope.attention_factor, reader.number_or(group + "attention_factor", "", usual));
+    EADEM_ASSIGN_OR_RETURN(const double stretch, reader.number_or("", "rope.scaling.attn_factor", 1.0));
+    rope.attention_factor *= stretch;
     if (reader.has(group + "mscale", "") || reader.has(group + "mscale_all_dim", "")) {
       return reader.error("yarn rope with mscale is not supported");
     }

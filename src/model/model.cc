@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/fp_env.h"
 #include "model/family.h"
 #include "model/transformer.h"
 #include "numerics/formats.h"
@@ -10,6 +11,7 @@ namespace eadem::model {
 
 Result<std::unique_ptr<Model>> Model::load(const weights::Checkpoint& checkpoint, const ModelOptions& options) {
   EADEM_CHECK(options.threads >= 1 && options.max_rows >= 1);
+  const FpEnvironment environment;  // rope's tables and the model's constants are the contract's too
   ModelOptions effective = options;
   if (effective.kernels == nullptr) effective.kernels = &kernels::best_kernel_set();
   EADEM_CHECK(effective.kernels->supported());

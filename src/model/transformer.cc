@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/fp_env.h"
 #include "numerics/attention.h"
 #include "numerics/double_math.h"
 #include "ops/rows.h"
@@ -56,9 +57,12 @@ Result<std::unique_ptr<Model>> Transformer::load(const weights::Checkpoint& chec
                                                  ModelConfig config, const ModelOptions& options) {
   const Tensors tensors(checkpoint, family, config);
   EADEM_ASSIGN_OR_RETURN(config.rope.frequency_factors, tensors.rope_factors());
-  // GGUF says nothing of ties and biases: what is there counts.
+  // GGUF says nothing of ties: a head that is there counts.
   if (checkpoint.format() == weights::Checkpoint::Format::gguf) config.tied_head = !tensors.has_head();
   std::unique_ptr<Transformer> model(new Transformer(checkpoint, config, options));
+  if (!model->pool_.complete()) {
+    return Error{"the system does not start " + std::to_string(options.threads) + " threads: lower --threads"};
+  }
   EADEM_RETURN_IF_ERROR(model->load_weights(tensors));
   EADEM_RETURN_IF_ERROR(model->allocate_workspaces());
   return std::unique_ptr<Model>(std::move(model));
@@ -228,6 +232,7 @@ void Transformer::mlp_block(const Layer& layer, int index) {
 }
 
 void Transformer::forward(const Batch& batch, KvPool& kv, TraceSink* trace) {
+  const FpEnvironment environment;
   batch_ = &batch;
   trace_ = trace;
   begin(batch);

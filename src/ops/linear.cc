@@ -108,6 +108,10 @@ Result<void> Linear::read_bias(std::span<const WeightPart> parts) {
     if (part.bias != nullptr) {
       std::vector<float> values(rows);
       numerics::decode_row(part.bias->dtype, part.bias->data, rows, values.data());
+      for (const float value : values) {
+        if (!numerics::is_nan(value)) continue;
+        return Error{"tensor '" + part.bias->name + "' holds a value that is not a number (NaN): the file is damaged"};
+      }
       for (int row = 0; row < rows; ++row) bias_[first + row] = values[part.order.empty() ? row : part.order[row]];
     }
     first += rows;
