@@ -6,6 +6,10 @@
 #include "eadem/engine.h"
 #include "support/tiny_llama.h"
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 namespace eadem {
 namespace {
 
@@ -165,6 +169,36 @@ TEST(EngineApi, ATraceHasALineForEachRowLayerAndOp) {
   for (std::string line; std::getline(file, line); ++lines) layers += line.find("\"layer\":1,") != std::string::npos;
   EXPECT_GT(lines, 20 * 2);
   EXPECT_GT(layers, 20);
+}
+
+#if defined(__x86_64__)
+// A caller with flush-to-zero, denormals-are-zero and rounding upward: neither the model's tables nor its answers may move.
+TEST(EngineApi, TheCallersFloatingPointSettingsDoNotReachTheBits) {
+  Opened plain({.kv_hash = true});
+  Request request = request_of(12);
+  request.prompt_token_ids.resize(700, 5);
+  const auto want = plain.engine->generate(request);
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(0xdfc0);
+  volatile float one = 1.0f, tiny = 0x1p-30f;
+  const bool upward = one + tiny > 1.0f;
+  auto strange = Engine::open({.model = plain.folder.path().string(), .threads = 2, .kv_hash = true});
+  ASSERT_TRUE(strange.ok());
+  const auto got = strange.value().generate(request);
+  _mm_setcsr(before);
+  EXPECT_TRUE(upward);
+  ASSERT_TRUE(want.ok() && got.ok());
+  EXPECT_TRUE(same(want.value()[0], got.value()[0]));
+}
+#endif
+
+TEST(EngineApi, ListsOfTopLogprobsAreBounded) {
+  Opened opened;
+  Request request = request_of(1500, 1000);
+  request.sampling.logprobs = 200;
+  const auto result = opened.engine->generate(request);
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().message.find("logprobs"), std::string::npos);
 }
 
 }  // namespace

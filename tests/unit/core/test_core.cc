@@ -84,6 +84,16 @@ TEST(ThreadPool, RunsEachTaskOnce) {
   }
 }
 
+TEST(ThreadPool, AnExceptionOfATaskReachesTheCallerAndThePoolGoesOn) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 50; ++round) {
+    EXPECT_THROW(pool.run(40, [](int index, int) { if (index == 17) throw std::bad_alloc(); }), std::bad_alloc);
+    std::atomic<int> ran{0};
+    pool.run(40, [&](int, int) { ++ran; });
+    ASSERT_EQ(ran, 40);
+  }
+}
+
 #if defined(__x86_64__)
 // A caller with flush-to-zero, denormals-are-zero and another rounding mode must not reach the bits, and gets its
 // settings back.

@@ -481,5 +481,28 @@ TEST(Engine, ManyRandomRequestsInLittleMemory) {
   }
 }
 
+// A forced continuation that ends at its stop token, whose own row would fail: whatever the chunk, the answer ends at the stop.
+TEST(Engine, AnAnswerThatEndsBeforeABadRowNeverNeededIt) {
+  constexpr int32_t kPoison = 97;
+  FakeOptions fake;
+  fake.poison = kPoison;
+  SequenceRequest request = ask(5, 3, 6);
+  for (int32_t& token : request.prompt) token %= 90;
+  request.sampling.golden_token_ids = {10, 7, kPoison};
+  request.sampling.stop_token_ids = {kPoison};
+  SequenceRequest fails = request;
+  fails.sampling.stop_token_ids = {};
+  std::set<size_t> lengths, failed_lengths;
+  for (const int chunk : {1, 2, 3, 512}) {
+    const Ran ran = run(options(2, chunk, 16), {request, fails}, fake);
+    EXPECT_NE(ran.answers[0]->outcome.reason, FinishReason::kError) << chunk << ": " << ran.answers[0]->outcome.error;
+    EXPECT_EQ(ran.answers[1]->outcome.reason, FinishReason::kError) << chunk;
+    lengths.insert(ran.answers[0]->tokens.size());
+    failed_lengths.insert(ran.answers[1]->tokens.size());
+  }
+  EXPECT_EQ(lengths.size(), 1u);
+  EXPECT_EQ(failed_lengths.size(), 1u) << "a listener sees the same tokens before the error, whatever the chunk";
+}
+
 }  // namespace
 }  // namespace eadem::engine
