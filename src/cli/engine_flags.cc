@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "cli/terminal.h"
+
 namespace eadem::cli {
 namespace {
 
@@ -64,7 +66,10 @@ void EngineFlags::add(Flags& flags) {
   flags.flag("--stats", "counters as JSON on stderr at the end", &stats);
 }
 
-Result<Engine> EngineFlags::open() const { return Engine::open(options); }
+Result<Engine> EngineFlags::open() const {
+  const Waiting note("loading " + options.model);
+  return Engine::open(options);
+}
 
 void print_stats(const EngineFlags& flags, const Engine& engine) {
   if (!flags.stats) return;

@@ -28,6 +28,7 @@ Result<void> check(const Options& options) {
   const bool ids = !options.token_ids.empty(), text = !options.prompt.empty(), batch = !options.files.in.empty();
   if (ids + text + batch == 0) return Error{"a prompt is needed: generate PROMPT, --token-ids IDS or --in FILE"};
   if (ids + text + batch > 1) return Error{"give one of PROMPT, --token-ids and --in"};
+  if (options.raw && batch) return Error{"--raw goes with a PROMPT; a line of --in says 'prompt' or 'messages'"};
   if (!batch && options.files.out != "-") return Error{"--out goes with --in"};
   if (!options.system.empty() && (options.raw || !text)) return Error{"--system goes with a PROMPT and without --raw"};
   return {};
@@ -95,11 +96,16 @@ Result<int> run_prompt(const Options& options, Engine& engine, SamplingParams sa
   const bool streams = !options.json && request.sampling.n == 1;
   const bool has_text = engine.info().has_tokenizer;
   catch_interrupts();
+  Progress bar;
+  uint64_t drawn = 0;
   Callbacks callbacks;
   callbacks.on_token = [&](int, const SampledToken& token, std::string_view text) {
-    return streams ? stream(token, text, has_text) : !interrupted();
+    if (streams) return stream(token, text, has_text);
+    bar.show(0, 0, std::to_string(++drawn) + " tokens");
+    return !interrupted();
   };
   EADEM_ASSIGN_OR_RETURN(const auto answers, engine.generate(request, std::move(callbacks)));
+  bar.clear();
   if (streams) std::putchar('\n');
   for (const Completion& answer : answers) {
     if (answer.finish_reason == FinishReason::kError) return Error{answer.error};

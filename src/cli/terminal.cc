@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <utility>
 
 namespace eadem::cli {
 namespace {
@@ -61,6 +62,27 @@ void Progress::show(uint64_t done, uint64_t total, const std::string& words) {
 void Progress::clear() {
   if (shown_) std::fputs("\r\033[K", stderr);
   shown_ = false;
+}
+
+Waiting::Waiting(std::string words) {
+  if (::isatty(STDERR_FILENO) != 1) return;
+  teller_ = std::thread([this, words = one_line(words)] {
+    std::unique_lock lock(mutex_);
+    if (ended_.wait_for(lock, std::chrono::seconds(2), [this] { return over_; })) return;
+    std::fprintf(stderr, "%s ...", words.c_str());
+    std::fflush(stderr);
+    ended_.wait(lock, [this] { return over_; });
+    std::fputs("\r\033[K", stderr);
+  });
+}
+
+Waiting::~Waiting() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  ended_.notify_all();
+  if (teller_.joinable()) teller_.join();
 }
 
 void catch_interrupts() {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <string>
+#include <thread>
 
 namespace eadem::cli {
 
@@ -30,6 +33,21 @@ class Progress {
   bool terminal_;
   bool shown_ = false;
   Clock::time_point start_ = Clock::now(), last_ = start_;
+};
+
+// While it lives: after two seconds a line on stderr says what is waited for, on a terminal alone.
+class Waiting {
+ public:
+  explicit Waiting(std::string words);
+  ~Waiting();
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool over_ = false;
+  std::thread teller_;
 };
 
 // From now on an interrupt (Ctrl-C) or a request to end only sets a flag; the second one ends the program.

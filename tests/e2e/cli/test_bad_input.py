@@ -35,6 +35,7 @@ from conftest import MODELS
         (["generate", "--in", "/nowhere.jsonl"], ["/nowhere.jsonl"]),
         (["generate", "--in", "/"], ["folder"]),
         (["generate", "x", "--out", "y"], ["--out", "--in"]),
+        (["generate", "--raw", "--in", "x"], ["--raw", "--in"]),
         (["score"], ["--in"]),
         (["replay", "/nowhere.jsonl"], ["/nowhere.jsonl"]),
         (["replay"], ["FILE"]),
