@@ -2,8 +2,8 @@
 
 usage: compare.py --peer-python VENV/bin/python --model BF16.gguf --numerics fma32 [--rounds 5] [--threads 2]
 
-The peer's Python needs llama-cpp-python built for this machine. Each round runs both once; who begins alternates. Exits with 1 where a
-ratio lies below --least.
+The peer's Python needs llama-cpp-python built for this machine. Each round runs both once; who begins alternates. Exits
+with 1 where a ratio lies below --least.
 """
 
 import argparse
@@ -18,7 +18,16 @@ ROOT = HERE.parents[1]
 
 
 def eadem(options):
-    command = [options.eadem, "bench", "-m", options.model, "--numerics", options.numerics, "--threads", options.threads]
+    command = [
+        options.eadem,
+        "bench",
+        "-m",
+        options.model,
+        "--numerics",
+        options.numerics,
+        "--threads",
+        options.threads,
+    ]
     command += ["--batch", "1,16", "--prompt", options.prompt, "--new", options.new, "--repeats", 1, "--json"]
     report = json.loads(subprocess.run([str(c) for c in command], capture_output=True, text=True, check=True).stdout)
     by_batch = {result["batch"]: result for result in report["results"]}
@@ -64,7 +73,12 @@ def main():
                 machine = {key: report[key] for key in ("version", "machine", "numerics", "isa", "threads")}
             else:
                 peer_version = report["version"]
-    result = {**machine, "model": pathlib.Path(options.model).name, "peer": f"llama-cpp-python {peer_version}", "ratios": {}}
+    result = {
+        **machine,
+        "model": pathlib.Path(options.model).name,
+        "peer": f"llama-cpp-python {peer_version}",
+        "ratios": {},
+    }
     for key in ("prefill", "decode_1", "decode_16"):
         both = {name: summary([figures[key] for figures in samples]) for name, samples in runs.items()}
         result[key] = both

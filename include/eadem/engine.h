@@ -1,5 +1,6 @@
-// The public face: open a model, ask, get answers. One Engine serves many requests at once (continuous batching); an answer is a
-// function of its request, the model and the numerics alone. Not thread-safe: one thread calls, the engine's own workers compute.
+// The public face: open a model, ask, get answers. One Engine serves many requests at once (continuous batching); an
+// answer is a function of its request, the model and the numerics alone. Not thread-safe: one thread calls, the
+// engine's own workers compute.
 //
 //   auto engine = eadem::Engine::open({.model = "smollm2-135m"});
 //   eadem::Request request;
@@ -23,27 +24,27 @@
 namespace eadem {
 
 struct EngineOptions {
-  std::string model;               // a directory, a .gguf or .safetensors file, or the name of a pulled model
-  std::string numerics = "auto";   // auto, mma16, fma32, int8
+  std::string model;              // a directory, a .gguf or .safetensors file, or the name of a pulled model
+  std::string numerics = "auto";  // auto, mma16, fma32, int8
   std::string device = "cpu";
-  std::string isa = "auto";        // auto, reference, avx2, avx512, neon
-  int threads = 0;                 // 0: one per core
-  int max_batch = 32;              // sequences that run at once
-  int prefill_chunk = 512;         // most rows of a step
-  int kv_blocks = 0;               // KV blocks of 64 positions; 0: as many as kv_memory holds
+  std::string isa = "auto";            // auto, reference, avx2, avx512, neon
+  int threads = 0;                     // 0: one per core
+  int max_batch = 32;                  // sequences that run at once
+  int prefill_chunk = 512;             // most rows of a step
+  int kv_blocks = 0;                   // KV blocks of 64 positions; 0: as many as kv_memory holds
   size_t kv_memory = size_t{1} << 30;  // bytes
-  int64_t max_model_len = 0;       // positions; 0: the model's context
+  int64_t max_model_len = 0;           // positions; 0: the model's context
   bool prefix_cache = true;
-  int force_preempt = 0;           // test handle: preempt a sequence each time it has drawn this many tokens; 0: never
-  bool kv_hash = false;            // fill Completion::kv_hash
-  std::string trace_file;          // a digest of each row, layer and op goes here; empty: none
+  int force_preempt = 0;   // test handle: preempt a sequence each time it has drawn this many tokens; 0: never
+  bool kv_hash = false;    // fill Completion::kv_hash
+  std::string trace_file;  // a digest of each row, layer and op goes here; empty: none
 };
 
 // What an opened model is.
 struct ModelInfo {
   std::string path, format, family;
-  std::string numerics;            // full name, e.g. "fma32-v1"
-  std::string isa;                 // kernel set in use
+  std::string numerics;  // full name, e.g. "fma32-v1"
+  std::string isa;       // kernel set in use
   int threads = 0;
   int64_t vocab = 0, context = 0, max_model_len = 0;
   int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_size = 0;
@@ -55,19 +56,19 @@ struct ModelInfo {
 
 // What happened so far, so that a test can prove that the path it is about was taken.
 struct Counters {
-  uint64_t steps = 0, rows = 0, mixed_steps = 0;      // mixed: rows of more than one sequence
-  uint64_t chunked_prompts = 0;                       // prompts that took more than one step
+  uint64_t steps = 0, rows = 0, mixed_steps = 0;  // mixed: rows of more than one sequence
+  uint64_t chunked_prompts = 0;                   // prompts that took more than one step
   uint64_t prefix_hit_tokens = 0, prefix_hits = 0, prefix_evictions = 0;
   uint64_t preemptions = 0, recomputed_tokens = 0;
   uint64_t finished = 0, failed = 0, cancelled = 0;
-  uint64_t max_rows = 0, max_sequences = 0;           // largest step seen
-  uint64_t kernel_calls = 0;                          // kernels of the set in use that ran
+  uint64_t max_rows = 0, max_sequences = 0;  // largest step seen
+  uint64_t kernel_calls = 0;                 // kernels of the set in use that ran
 };
 
 // Called from inside step().
 struct Callbacks {
-  // A token of answer `index`, with the text it completes (possibly none: a character or a stop string may be under way). Return
-  // false to end that answer.
+  // A token of answer `index`, with the text it completes (possibly none: a character or a stop string may be under
+  // way). Return false to end that answer.
   std::function<bool(int index, const SampledToken& token, std::string_view text)> on_token;
   // All answers of the request, by index.
   std::function<void(std::vector<Completion> answers)> on_done;
@@ -89,9 +90,10 @@ class Engine {
   // Text. Errors: the model has no tokenizer or template; a template that fails.
   Result<std::vector<int32_t>> tokenize(std::string_view text, bool add_special_tokens = true) const;
   Result<std::string> detokenize(std::span<const int32_t> tokens, bool skip_special_tokens = true) const;
-  // messages, tools, kwargs: JSON texts of an array, an array or empty, an object or empty. Rendered as transformers would, with the
-  // generation prompt; tokenize the result with add_special_tokens = false.
-  Result<std::string> render_chat(const std::string& messages, const std::string& tools = {}, const std::string& kwargs = {}) const;
+  // messages, tools, kwargs: JSON texts of an array, an array or empty, an object or empty. Rendered as transformers
+  // would, with the generation prompt; tokenize the result with add_special_tokens = false.
+  Result<std::string> render_chat(const std::string& messages, const std::string& tools = {},
+                                  const std::string& kwargs = {}) const;
 
   // Blocks until the request's answers are done. Errors: the request itself is at fault (names the field).
   Result<std::vector<Completion>> generate(Request request, Callbacks callbacks = {});

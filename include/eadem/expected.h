@@ -1,5 +1,5 @@
-// Result<T>: a value, or an Error whose message tells a user what is wrong and what to do. Used for every fault that a file, a
-// request or the machine can cause.
+// Result<T>: a value, or an Error whose message tells a user what is wrong and what to do. Used for every fault that a
+// file, a request or the machine can cause.
 #pragma once
 
 #include <cstdlib>
@@ -26,7 +26,7 @@ inline void require(bool condition) {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}    // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return state_.index() == 0; }

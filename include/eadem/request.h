@@ -1,4 +1,5 @@
-// What a caller asks: a prompt and how to sample from it. The answer is a function of this, the model and the numerics alone.
+// What a caller asks: a prompt and how to sample from it. The answer is a function of this, the model and the numerics
+// alone.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +12,31 @@ namespace eadem {
 
 // Names, meanings and defaults are those of the completions API and vLLM's extras.
 struct SamplingParams {
-  int max_tokens = 16;            // tokens to draw, at least 1 (0 with prompt_logprobs: score only)
-  int min_tokens = 0;             // stop tokens and end-of-text are masked before this many
-  float temperature = 1.0f;       // 0: greedy; else at least 1e-5
-  int top_k = 0;                  // 0 or -1: off
-  float top_p = 1.0f;             // (0, 1]
-  float min_p = 0.0f;             // [0, 1]
-  float repetition_penalty = 1.0f;  // > 0; over prompt and output
-  float presence_penalty = 0.0f;    // [-2, 2]; over the output
-  float frequency_penalty = 0.0f;   // [-2, 2]; over the output
+  int max_tokens = 16;                                // tokens to draw, at least 1 (0 with prompt_logprobs: score only)
+  int min_tokens = 0;                                 // stop tokens and end-of-text are masked before this many
+  float temperature = 1.0f;                           // 0: greedy; else at least 1e-5
+  int top_k = 0;                                      // 0 or -1: off
+  float top_p = 1.0f;                                 // (0, 1]
+  float min_p = 0.0f;                                 // [0, 1]
+  float repetition_penalty = 1.0f;                    // > 0; over prompt and output
+  float presence_penalty = 0.0f;                      // [-2, 2]; over the output
+  float frequency_penalty = 0.0f;                     // [-2, 2]; over the output
   std::vector<std::pair<int32_t, float>> logit_bias;  // token id, bias in [-100, 100]
-  std::optional<uint64_t> seed;   // absent: one below 2^53 is drawn and told in the answer
-  int n = 1;                      // answers; answer i draws with mix(seed, i)
+  std::optional<uint64_t> seed;                       // absent: one below 2^53 is drawn and told in the answer
+  int n = 1;                                          // answers; answer i draws with mix(seed, i)
 
-  std::vector<std::string> stop;         // the text ends before the first of these
-  std::vector<int32_t> stop_token_ids;   // besides the model's end-of-text tokens
+  std::vector<std::string> stop;        // the text ends before the first of these
+  std::vector<int32_t> stop_token_ids;  // besides the model's end-of-text tokens
   bool ignore_eos = false;
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
 
-  int logprobs = -1;              // -1: none; k >= 0: each token's own and the k largest
-  int prompt_logprobs = -1;       // likewise, for the prompt's tokens; always of the raw logits
+  int logprobs = -1;                // -1: none; k >= 0: each token's own and the k largest
+  int prompt_logprobs = -1;         // likewise, for the prompt's tokens; always of the raw logits
   bool processed_logprobs = false;  // false: of the raw logits; true: after penalties, temperature, top-k, top-p, min-p
 
-  // Forced continuation: the answer follows these tokens and reports their logprobs; then it goes on freely up to max_tokens.
-  // Stop tokens are obeyed from the last of these on.
+  // Forced continuation: the answer follows these tokens and reports their logprobs; then it goes on freely up to
+  // max_tokens. Stop tokens are obeyed from the last of these on.
   std::vector<int32_t> golden_token_ids;
 };
 

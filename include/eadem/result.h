@@ -16,8 +16,8 @@ struct TokenLogprob {
 
 struct SampledToken {
   int32_t token = 0;
-  float logprob = NAN;             // NaN where not asked for, or masked
-  std::vector<TokenLogprob> top;   // in the total order: logit descending, token id ascending
+  float logprob = NAN;            // NaN where not asked for, or masked
+  std::vector<TokenLogprob> top;  // in the total order: logit descending, token id ascending
 };
 
 enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
@@ -34,15 +34,15 @@ constexpr std::string_view to_string(FinishReason reason) {
 
 // One answer of a request.
 struct Completion {
-  int index = 0;                             // 0 ... n - 1
+  int index = 0;  // 0 ... n - 1
   std::vector<SampledToken> tokens;
-  std::vector<SampledToken> prompt_tokens;   // where prompt_logprobs was asked; the first has no logprob
-  std::string text;                          // empty without a tokenizer
+  std::vector<SampledToken> prompt_tokens;  // where prompt_logprobs was asked; the first has no logprob
+  std::string text;                         // empty without a tokenizer
   FinishReason finish_reason = FinishReason::kStop;
-  std::string error;                         // where finish_reason is kError
-  uint64_t seed = 0;                         // of this answer: mix(request seed, index)
-  int cached_tokens = 0;                     // prompt tokens whose keys and values came from the prefix cache
-  std::string kv_hash;                       // where asked: SHA-256 of its KV values in logical order
+  std::string error;      // where finish_reason is kError
+  uint64_t seed = 0;      // of this answer: mix(request seed, index)
+  int cached_tokens = 0;  // prompt tokens whose keys and values came from the prefix cache
+  std::string kv_hash;    // where asked: SHA-256 of its KV values in logical order
 };
 
 }  // namespace eadem

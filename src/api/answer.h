@@ -14,7 +14,8 @@ namespace eadem::api {
 
 class Answer final : public engine::Listener {
  public:
-  // on_text: (token, text that became certain), false to end the answer. on_end: the answer is complete. tokenizer may be null.
+  // on_text: (token, text that became certain), false to end the answer. on_end: the answer is complete. tokenizer may
+  // be null.
   using OnText = std::function<bool(const SampledToken& token, std::string_view text)>;
   Answer(int index, uint64_t seed, const SamplingParams& sampling, const text::Tokenizer* tokenizer, OnText on_text,
          std::function<void()> on_end);

@@ -1,5 +1,5 @@
-// Writes a trace: one JSON line for each row, layer and op with a digest of the op's result. Two traces are compared by (answer,
-// position, layer, op): the first line that differs is where two runs parted.
+// Writes a trace: one JSON line for each row, layer and op with a digest of the op's result. Two traces are compared by
+// (answer, position, layer, op): the first line that differs is where two runs parted.
 #pragma once
 
 #include <filesystem>
@@ -16,8 +16,10 @@ namespace eadem::api {
 class TraceWriter final : public model::TraceSink {
  public:
   // name_of: the answer that the batch's sequence `index` belongs to, e.g. "request-1/0".
-  static Result<std::unique_ptr<TraceWriter>> open(const std::filesystem::path& path, std::function<std::string(int)> name_of);
-  void record(const model::Batch& batch, int row, int layer, std::string_view op, std::span<const std::byte> bytes) override;
+  static Result<std::unique_ptr<TraceWriter>> open(const std::filesystem::path& path,
+                                                   std::function<std::string(int)> name_of);
+  void record(const model::Batch& batch, int row, int layer, std::string_view op,
+              std::span<const std::byte> bytes) override;
 
  private:
   std::ofstream out_;

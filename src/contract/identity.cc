@@ -86,10 +86,13 @@ std::string hash_text(const std::vector<std::string_view>& texts) {
 
 std::string Identity::canonical() const {
   // Keys in ascending order; the values are hexadecimal digits, numbers and plain names, which need no escapes.
-  const std::pair<std::string_view, const std::string&> fields[] = {
-      {"chat_template", chat_template}, {"config", config},
-      {"end_tokens", end_tokens}, {"numerics", numerics}, {"sampler", sampler},
-      {"tokenizer", tokenizer},         {"weights", weights}};
+  const std::pair<std::string_view, const std::string&> fields[] = {{"chat_template", chat_template},
+                                                                    {"config", config},
+                                                                    {"end_tokens", end_tokens},
+                                                                    {"numerics", numerics},
+                                                                    {"sampler", sampler},
+                                                                    {"tokenizer", tokenizer},
+                                                                    {"weights", weights}};
   std::string json = "{";
   for (const auto& [name, value] : fields) {
     json += (json.size() > 1 ? ",\"" : "\"") + std::string(name) + "\":\"" + value + "\"";

@@ -1,4 +1,5 @@
-// The identity of answers: a digest over everything that may move bits, and nothing else. Equal identity promises equal bits.
+// The identity of answers: a digest over everything that may move bits, and nothing else. Equal identity promises equal
+// bits.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct Identity {
   std::string tokenizer;  // over tokenizer.json and its config, or GGUF's tokenizer.* values
   std::string chat_template;
   std::string end_tokens;  // the token ids that end an answer, ascending
-  std::string numerics;   // full name
+  std::string numerics;    // full name
   std::string sampler;
 
   // RFC 8785 JSON of the fields (strings alone), and BLAKE3 over it: 64 hexadecimal digits.

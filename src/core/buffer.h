@@ -1,5 +1,5 @@
-// Zero-filled memory aligned to 64 bytes (a cache line, a 512-bit vector). Allocation failure is an Error, not an abort: a model
-// or a KV pool may simply be too large for the machine.
+// Zero-filled memory aligned to 64 bytes (a cache line, a 512-bit vector). Allocation failure is an Error, not an
+// abort: a model or a KV pool may simply be too large for the machine.
 #pragma once
 
 #include <cstddef>

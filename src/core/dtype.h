@@ -7,12 +7,27 @@
 
 namespace eadem {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ4_K, kQ5_K, kQ6_K, kI32, kI64, kU8 };
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kI32,
+  kI64,
+  kU8
+};
 
 struct DTypeInfo {
   std::string_view name;
-  int block;   // elements a block
-  int bytes;   // bytes a block
+  int block;  // elements a block
+  int bytes;  // bytes a block
 };
 
 constexpr DTypeInfo info(DType dtype) {

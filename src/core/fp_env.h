@@ -1,5 +1,6 @@
-// The floating-point environment the contract asks of every thread that computes: round to nearest even, gradual underflow
-// (no flush-to-zero, no denormals-are-zero). A caller's thread may come with other settings; they are put back afterwards.
+// The floating-point environment the contract asks of every thread that computes: round to nearest even, gradual
+// underflow (no flush-to-zero, no denormals-are-zero). A caller's thread may come with other settings; they are put
+// back afterwards.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4) for traces, KV hashes and golden files. Here because the engine core, and its tests cross-compiled for
-// Arm, depend on nothing; weights and receipts use BLAKE3 and OpenSSL.
+// SHA-256 (FIPS 180-4) for traces, KV hashes and golden files. Here because the engine core, and its tests cross-
+// compiled for Arm, depend on nothing; weights and receipts use BLAKE3 and OpenSSL.
 #pragma once
 
 #include <array>

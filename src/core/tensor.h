@@ -20,7 +20,7 @@ inline std::string to_string(const Shape& shape) {
 }
 
 struct TensorView {
-  std::string name;       // as in the file
+  std::string name;  // as in the file
   DType dtype = DType::kF32;
   Shape shape;
   const std::byte* data = nullptr;

@@ -1,5 +1,6 @@
-// A static pool: the same threads for the life of an engine. Work comes as numbered tasks whose number depends on shapes alone;
-// which worker takes which task cannot matter, since tasks write disjoint results and each task is whole sub-trees.
+// A static pool: the same threads for the life of an engine. Work comes as numbered tasks whose number depends on
+// shapes alone; which worker takes which task cannot matter, since tasks write disjoint results and each task is whole
+// sub-trees.
 #pragma once
 
 #include <atomic>
@@ -27,8 +28,8 @@ class ThreadPool {
   bool complete() const { return complete_; }
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Runs task(index, worker) for index in [0, count); worker in [0, threads()). Returns when all are done. Every worker runs in
-  // the contract's floating-point environment. One caller at a time.
+  // Runs task(index, worker) for index in [0, count); worker in [0, threads()). Returns when all are done. Every worker
+  // runs in the contract's floating-point environment. One caller at a time.
   void run(int count, const std::function<void(int index, int worker)>& task);
 
  private:

@@ -80,7 +80,7 @@ class EngineImpl final : public Engine {
   std::vector<sampler::Sampler> samplers_;  // by worker
   Buffer logits_;                           // float32 [kLogitRows][vocab]
   Step step_;
-  std::vector<Drawn> drawn_;                // by output of the step
+  std::vector<Drawn> drawn_;  // by output of the step
   model::TraceSink* trace_ = nullptr;
   SequenceId last_id_ = 0;
 };
@@ -195,8 +195,8 @@ void EngineImpl::commit() {
 
 void EngineImpl::commit_piece(const Piece& piece) {
   Sequence& sequence = *piece.sequence;
-  // What lies before a bad row is delivered first: an answer that ends there never needed the row, and another chunk size would
-  // not have computed it.
+  // What lies before a bad row is delivered first: an answer that ends there never needed the row, and another chunk
+  // size would not have computed it.
   const auto is_bad = [&](int row) { return model_.bad()[static_cast<size_t>(row)]; };
   int good_end = piece.row_begin;
   while (good_end < piece.row_end && !is_bad(good_end)) ++good_end;

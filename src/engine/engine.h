@@ -15,23 +15,23 @@
 namespace eadem::engine {
 
 struct Options {
-  int max_batch = 32;          // sequences that run at once
+  int max_batch = 32;  // sequences that run at once
   // Rows of a step, at most the model's max_rows. Sequences with one row to compute come first and always get it; if
   // any other waits, it gets at least one.
   int prefill_chunk = 512;
-  int kv_blocks = 0;           // blocks of 64 positions in the pool; 0: enough for max_batch sequences within kv_memory
+  int kv_blocks = 0;  // blocks of 64 positions in the pool; 0: enough for max_batch sequences within kv_memory
   size_t kv_memory = size_t{1} << 30;  // bytes, where kv_blocks is 0
-  int64_t max_model_len = 0;   // 0: the model's context
+  int64_t max_model_len = 0;           // 0: the model's context
   bool prefix_cache = true;
   // A test's handle: every sequence is preempted each time it has drawn this many tokens (0: never)
   int force_preempt = 0;
-  std::vector<int32_t> eos;    // end-of-text tokens of the model
+  std::vector<int32_t> eos;  // end-of-text tokens of the model
 };
 
 // How a sequence ended.
 struct Outcome {
   FinishReason reason = FinishReason::kStop;
-  std::string error;      // where reason is kError
+  std::string error;  // where reason is kError
   // Where asked: SHA-256 of KvPool::read over every position but the last token's, which was never computed
   std::string kv_hash;
   int cached_tokens = 0;  // prompt tokens whose keys and values came from the prefix cache

@@ -45,7 +45,7 @@ class KvCache {
   bool enabled_;
   PrefixCache prefixes_;
   Counters* counters_;
-  std::vector<int32_t> holders_;      // by block
+  std::vector<int32_t> holders_;  // by block
   // The free blocks as a ring through the element blocks(): its next is used first, its previous last.
   std::vector<int32_t> next_, previous_;
   int free_ = 0;

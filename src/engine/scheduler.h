@@ -64,10 +64,10 @@ class Scheduler {
   SchedulerOptions options_;
   KvCache* cache_;
   Counters* counters_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;     // by arrival
-  std::vector<std::unique_ptr<Sequence>> running_;    // by arrival
-  bool preempted_ = false;                            // in this step
-  int64_t single_rows_ = 0;                           // of this step
+  std::deque<std::unique_ptr<Sequence>> waiting_;   // by arrival
+  std::vector<std::unique_ptr<Sequence>> running_;  // by arrival
+  bool preempted_ = false;                          // in this step
+  int64_t single_rows_ = 0;                         // of this step
 };
 
 }  // namespace eadem::engine

@@ -19,29 +19,29 @@ struct Sequence {
   uint64_t seed = 0;
   bool wants_kv_hash = false;
   Listener* listener = nullptr;
-  int64_t prompt = 0;                // tokens of the prompt: preemption does not move this border
+  int64_t prompt = 0;  // tokens of the prompt: preemption does not move this border
   // Prompt and forced continuation: stop tokens are obeyed from the last forced token on
   int64_t forced_end = 0;
-  int64_t limit = 0;                 // tokens at which it ends
-  std::vector<int32_t> stops;        // tokens that end it
+  int64_t limit = 0;           // tokens at which it ends
+  std::vector<int32_t> stops;  // tokens that end it
 
   // Grown by commit.
-  std::vector<int32_t> tokens;       // prompt, forced continuation (known ahead), then what was drawn
+  std::vector<int32_t> tokens;  // prompt, forced continuation (known ahead), then what was drawn
   // Position of the first row whose logits are still wanted; token next_logits is the last one told
   int64_t next_logits = 0;
-  sampler::TokenCounts counts;       // where a penalty is on
+  sampler::TokenCounts counts;              // where a penalty is on
   std::vector<SampledToken> prompt_tokens;  // where prompt_logprobs are wanted
   bool prompt_told = false;
   int64_t forced_preemptions = 0;
 
   // Kept by the scheduler.
-  std::vector<int32_t> table;        // its KV blocks, in order of position
-  int64_t computed = 0;              // positions 0 ... computed - 1 are in them
-  int64_t most_computed = 0;         // before any preemption
-  int64_t registered = 0;            // leading blocks that the prefix cache knows
-  uint64_t chain = 0;                // the prefix cache's name of the last of those
-  int cached_tokens = -1;            // -1: not admitted yet
-  bool scheduled = false;            // has rows in this step
+  std::vector<int32_t> table;  // its KV blocks, in order of position
+  int64_t computed = 0;        // positions 0 ... computed - 1 are in them
+  int64_t most_computed = 0;   // before any preemption
+  int64_t registered = 0;      // leading blocks that the prefix cache knows
+  uint64_t chain = 0;          // the prefix cache's name of the last of those
+  int cached_tokens = -1;      // -1: not admitted yet
+  bool scheduled = false;      // has rows in this step
 
   bool cancelled = false;
   bool finished = false;

@@ -157,8 +157,8 @@ struct KernelSet {
   void (*quantise)(const uint16_t* operands, int k_padded, int group, int8_t* q, float* scale, int32_t* sum);
   // Over n logits. A NaN among them makes max NaN.
   LogSum (*log_sum)(const float* logits, int n);
-  // Top-p's weights rint(e^(logit - max) * 2^31) (numerics/order.h) as float32, which holds them exactly, and their exact sum.
-  // max: the largest logit, finite; no NaN.
+  // Top-p's weights rint(e^(logit - max) * 2^31) (numerics/order.h) as float32, which holds them exactly, and their
+  // exact sum. max: the largest logit, finite; no NaN.
   uint64_t (*top_p_weights)(const float* logits, int n, float max, float* weights);
 };
 

@@ -12,8 +12,8 @@ struct Row {
   int64_t position = 0;  // absolute; a row reads keys 0 ... position of its sequence, its own included
 };
 
-// Filled by the scheduler. Rows of a sequence are adjacent, their positions ascending and consecutive; the blocks for all of them
-// are in its table, and the keys and values of every earlier position are in those blocks already.
+// Filled by the scheduler. Rows of a sequence are adjacent, their positions ascending and consecutive; the blocks for
+// all of them are in its table, and the keys and values of every earlier position are in those blocks already.
 struct Batch {
   std::vector<Row> rows;
   std::vector<const int32_t*> tables;  // block ids of each sequence, in order of position

@@ -48,7 +48,8 @@ Result<RopeScaling> read_scaling(const ConfigReader& reader) {
   }
   // llama.cpp takes a GGUF factor without a type as linear.
   if (kind.empty() && reader.is_gguf() && reader.has("", "rope.scaling.factor")) return RopeScaling::kLinear;
-  if (reader.has("", "rope.scale_linear")) return reader.error("rope.scale_linear is obsolete: convert the model again");
+  if (reader.has("", "rope.scale_linear"))
+    return reader.error("rope.scale_linear is obsolete: convert the model again");
   if (kind.empty() || kind == "default" || kind == "none") return RopeScaling::kNone;
   if (kind == "linear") return RopeScaling::kLinear;
   if (kind == "llama3") return RopeScaling::kLlama3;

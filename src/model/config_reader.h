@@ -20,7 +20,8 @@ class ConfigReader {
   // The architecture as the file names it: "LlamaForCausalLM", or GGUF's "llama".
   Result<std::string> architecture() const;
 
-  // A field by its name in config.json and its name in GGUF after "<architecture>."; an empty name means the format has none.
+  // A field by its name in config.json and its name in GGUF after "<architecture>."; an empty name means the format has
+  // none.
   Result<int64_t> integer(std::string_view hf, std::string_view gguf) const;
   Result<int64_t> integer_or(std::string_view hf, std::string_view gguf, int64_t otherwise) const;
   Result<double> number_or(std::string_view hf, std::string_view gguf, double otherwise) const;

@@ -1,4 +1,5 @@
-// A family of models: how its files call it, and how its description differs from the common one. One file each in families/.
+// A family of models: how its files call it, and how its description differs from the common one. One file each in
+// families/.
 #pragma once
 
 #include <span>

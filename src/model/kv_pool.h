@@ -1,5 +1,5 @@
-// The memory of all keys and values: blocks of 64 positions, every layer and KV head of each. Blocks are numbered; who owns which is
-// the engine's business (engine/kv_cache.h), how a block is laid out the kernel set's.
+// The memory of all keys and values: blocks of 64 positions, every layer and KV head of each. Blocks are numbered; who
+// owns which is the engine's business (engine/kv_cache.h), how a block is laid out the kernel set's.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace eadem::model {
 class KvPool {
  public:
   // Zero-filled memory for `blocks` blocks.
-  static Result<KvPool> create(const kernels::KernelSet& set, const kernels::AttentionShape& shape, int layers, int blocks);
+  static Result<KvPool> create(const kernels::KernelSet& set, const kernels::AttentionShape& shape, int layers,
+                               int blocks);
 
   int blocks() const { return blocks_; }
   // Bytes of one block over all layers and heads.
@@ -22,8 +23,8 @@ class KvPool {
   kernels::KvView view(int layer, const int32_t* table) const;
   // Zeroes a block in all layers, so that nothing of its last owner is left.
   void clear(int32_t block);
-  // Keys then values of `positions` positions of a sequence as little-endian operands: layer, k then v, position, head, element
-  // (the order in which KV hashes are defined).
+  // Keys then values of `positions` positions of a sequence as little-endian operands: layer, k then v, position, head,
+  // element (the order in which KV hashes are defined).
   std::vector<uint16_t> read(const int32_t* table, int64_t positions) const;
 
  private:

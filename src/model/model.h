@@ -1,4 +1,5 @@
-// A loaded model: packed weights and the forward pass. A pure function of (weights, numerics, rows and what their blocks hold).
+// A loaded model: packed weights and the forward pass. A pure function of (weights, numerics, rows and what their
+// blocks hold).
 #pragma once
 
 #include <memory>
@@ -20,13 +21,13 @@ struct ModelOptions {
   numerics::Numerics numerics = numerics::Numerics::kFma32;
   const kernels::KernelSet* kernels = nullptr;  // null: the best this machine has
   int threads = 1;
-  int max_rows = 512;                           // rows of the largest batch; workspaces are allocated for them once
+  int max_rows = 512;  // rows of the largest batch; workspaces are allocated for them once
 };
 
 class Model {
  public:
-  // Reads, checks and repacks the weights of a checkpoint, which must outlive the model (the embedding table stays where it lies).
-  // Errors name the file, the tensor or field, and the remedy.
+  // Reads, checks and repacks the weights of a checkpoint, which must outlive the model (the embedding table stays
+  // where it lies). Errors name the file, the tensor or field, and the remedy.
   static Result<std::unique_ptr<Model>> load(const weights::Checkpoint& checkpoint, const ModelOptions& options);
   virtual ~Model() = default;
 
@@ -37,16 +38,16 @@ class Model {
   // Bytes of packed weights.
   virtual size_t weight_bytes() const = 0;
 
-  // Runs the rows: writes their keys and values into the pool, keeps the final hidden operands of batch.outputs. Afterwards
-  // bad()[row] is true where a NaN or a score past its limit makes the row's request fail.
+  // Runs the rows: writes their keys and values into the pool, keeps the final hidden operands of batch.outputs.
+  // Afterwards bad()[row] is true where a NaN or a score past its limit makes the row's request fail.
   virtual void forward(const Batch& batch, KvPool& kv, TraceSink* trace = nullptr) = 0;
   virtual std::span<const bool> bad() const = 0;
   // Logits of outputs begin ... end - 1 of the last forward: float32 [end - begin][vocab].
   virtual void logits(int begin, int end, float* out) = 0;
 };
 
-// KV blocks that fit in `bytes`, and the auto choice of numerics for a checkpoint on a CPU: int8 where its linear weights are
-// Q8_0, Q4_0 or Q4_1, else fma32.
+// KV blocks that fit in `bytes`, and the auto choice of numerics for a checkpoint on a CPU: int8 where its linear
+// weights are Q8_0, Q4_0 or Q4_1, else fma32.
 numerics::Numerics default_numerics(const weights::Checkpoint& checkpoint);
 
 }  // namespace eadem::model

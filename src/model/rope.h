@@ -1,4 +1,5 @@
-// Rotary embedding: frequencies and angles in double precision by our own functions, on the host only, rounded once to float32.
+// Rotary embedding: frequencies and angles in double precision by our own functions, on the host only, rounded once to
+// float32.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Gives a checkpoint's tensors their meaning: the weights of a layer by role, in either format's names, their shapes checked.
+// Gives a checkpoint's tensors their meaning: the weights of a layer by role, in either format's names, their shapes
+// checked.
 #pragma once
 
 #include <string>
@@ -16,8 +17,8 @@ class Tensors {
   Tensors(const weights::Checkpoint& checkpoint, const Family& family, const ModelConfig& config)
       : checkpoint_(checkpoint), family_(family), config_(config) {}
 
-  // A linear layer's weight [n, k], with its bias where `bias` is set. `role`: "q", "k", "v", "o", "gate", "up", "down" of a layer;
-  // "head" (layer -1). q and k rows come in half-split order.
+  // A linear layer's weight [n, k], with its bias where `bias` is set. `role`: "q", "k", "v", "o", "gate", "up", "down"
+  // of a layer; "head" (layer -1). q and k rows come in half-split order.
   Result<ops::WeightPart> linear(std::string_view role, int layer, int64_t n, int64_t k, bool bias) const;
   // A vector of n float32: "attention_norm", "mlp_norm", "q_norm", "k_norm" of a layer; "final_norm" (layer -1).
   Result<std::vector<float>> vector(std::string_view role, int layer, int64_t n) const;

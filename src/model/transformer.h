@@ -1,4 +1,5 @@
-// The transformer that all families share, read top to bottom: embed, layers (norm, q/k/v, attention, norm, SwiGLU), norm, head.
+// The transformer that all families share, read top to bottom: embed, layers (norm, q/k/v, attention, norm, SwiGLU),
+// norm, head.
 #pragma once
 
 #include <memory>
@@ -24,8 +25,8 @@ struct Layer {
 
 class Transformer final : public Model {
  public:
-  static Result<std::unique_ptr<Model>> load(const weights::Checkpoint& checkpoint, const Family& family, ModelConfig config,
-                                             const ModelOptions& options);
+  static Result<std::unique_ptr<Model>> load(const weights::Checkpoint& checkpoint, const Family& family,
+                                             ModelConfig config, const ModelOptions& options);
 
   const ModelConfig& config() const override { return config_; }
   const ModelOptions& options() const override { return options_; }
@@ -65,14 +66,14 @@ class Transformer final : public Model {
   std::optional<ops::Attention> attention_;
 
   // Workspaces for max_rows rows; [rows] of each.
-  Buffer h_;        // float32 [hidden], the residual stream
-  Buffer x_;        // operands [hidden_padded]
-  Buffer qkv_;      // float32 [qkv_width]
-  Buffer q_;        // operands [heads][head_padded]
-  Buffer mixed_;    // operands [heads_padded], attention's result
-  Buffer gate_up_;  // float32 [2 * intermediate]
-  Buffer a_;        // operands [intermediate_padded]
-  Buffer outputs_;  // operands [hidden_padded], the last forward's outputs
+  Buffer h_;              // float32 [hidden], the residual stream
+  Buffer x_;              // operands [hidden_padded]
+  Buffer qkv_;            // float32 [qkv_width]
+  Buffer q_;              // operands [heads][head_padded]
+  Buffer mixed_;          // operands [heads_padded], attention's result
+  Buffer gate_up_;        // float32 [2 * intermediate]
+  Buffer a_;              // operands [intermediate_padded]
+  Buffer outputs_;        // operands [hidden_padded], the last forward's outputs
   Buffer cosine_, sine_;  // float32 [rope pairs]
   std::unique_ptr<bool[]> bad_;
   int rows_ = 0;

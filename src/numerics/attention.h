@@ -1,5 +1,5 @@
-// Attention of one query row and head. Keys are cut at absolute positions into blocks of 64 and splits of 1,024; nothing about any
-// other row is an input. docs/numerics.md tells why each step is what it is.
+// Attention of one query row and head. Keys are cut at absolute positions into blocks of 64 and splits of 1,024;
+// nothing about any other row is an input. docs/numerics.md tells why each step is what it is.
 #pragma once
 
 #include "numerics/fma32.h"
@@ -8,10 +8,10 @@
 
 namespace eadem::numerics {
 
-inline constexpr float kLazy = 8.0f;                 // the reference moves only where a score exceeds it by 2^8
-inline constexpr float kFarKey = -50.0f;             // below 2^-50 of the reference a key has no weight
-inline constexpr float kCarryFloor = 0x1p-100f;      // smaller carries become +0
-inline constexpr float kScoreLimit = 0x1p20f;        // |reference * c| above this fails the row
+inline constexpr float kLazy = 8.0f;             // the reference moves only where a score exceeds it by 2^8
+inline constexpr float kFarKey = -50.0f;         // below 2^-50 of the reference a key has no weight
+inline constexpr float kCarryFloor = 0x1p-100f;  // smaller carries become +0
+inline constexpr float kScoreLimit = 0x1p20f;    // |reference * c| above this fails the row
 inline constexpr float kMinusInfinity = -__builtin_inff();
 
 // Whether position `i` sees key `j`; window 0 means none.
@@ -54,8 +54,8 @@ EADEM_FN void add_weights(SplitState& state, const float* p, float a) {
   for (int r = 0; r < 4; ++r) {
     float u[8];
     for (int j = 0; j < 8; ++j) u[j] = add_f32(p[8 * j + 2 * r], p[8 * j + 2 * r + 1]);
-    const float v = add_f32(add_f32(add_f32(u[0], u[1]), add_f32(u[2], u[3])),
-                            add_f32(add_f32(u[4], u[5]), add_f32(u[6], u[7])));
+    const float v =
+        add_f32(add_f32(add_f32(u[0], u[1]), add_f32(u[2], u[3])), add_f32(add_f32(u[4], u[5]), add_f32(u[6], u[7])));
     state.l[r] = fma_f32(state.l[r], a, v);
   }
 }
@@ -64,7 +64,8 @@ EADEM_FN float split_weight(const SplitState& state) {
   return add_f32(add_f32(state.l[0], state.l[1]), add_f32(state.l[2], state.l[3]));
 }
 
-// The state over splits (M, L, T of the specification; T held by the caller) and the merge of one later split (m, l, O).
+// The state over splits (M, L, T of the specification; T held by the caller) and the merge of one later split (m, l,
+// O).
 struct MergeFactors {
   float m, e1, e2;  // T = fma(T, e1, O * e2); L = fma(L, e1, l * e2)
 };

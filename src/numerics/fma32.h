@@ -1,5 +1,6 @@
-// fma32: leaves of 32 products; in each an even and an odd chain of 16 FMAs from +0, joined by one addition; leaves added in
-// ascending order. Intel AMX evaluates exactly this leaf; AVX512_BF16, plain FMA and Arm's bfmlalb/bfmlalt can follow it.
+// fma32: leaves of 32 products; in each an even and an odd chain of 16 FMAs from +0, joined by one addition; leaves
+// added in ascending order. Intel AMX evaluates exactly this leaf; AVX512_BF16, plain FMA and Arm's bfmlalb/bfmlalt can
+// follow it.
 #pragma once
 
 #include "numerics/operand.h"

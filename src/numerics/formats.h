@@ -185,32 +185,20 @@ EADEM_FN void decode_each(DType dtype, const std::byte* in, int64_t blocks, floa
 EADEM_FN void decode_blocks(DType dtype, const std::byte* in, int64_t blocks, float* out) {
   using namespace formats_detail;
   switch (dtype) {
-    case DType::kF32:
-      return decode_f32(in, blocks, out);
-    case DType::kF16:
-      return decode_f16(in, blocks, out);
-    case DType::kBF16:
-      return decode_bf16(in, blocks, out);
-    case DType::kQ8_0:
-      return decode_each<decode_q8_0>(dtype, in, blocks, out);
-    case DType::kQ4_0:
-      return decode_each<decode_q4_0>(dtype, in, blocks, out);
-    case DType::kQ4_1:
-      return decode_each<decode_q4_1>(dtype, in, blocks, out);
-    case DType::kQ5_0:
-      return decode_each<decode_q5_0>(dtype, in, blocks, out);
-    case DType::kQ5_1:
-      return decode_each<decode_q5_1>(dtype, in, blocks, out);
-    case DType::kQ4_K:
-      return decode_each<decode_q4_k>(dtype, in, blocks, out);
-    case DType::kQ5_K:
-      return decode_each<decode_q5_k>(dtype, in, blocks, out);
-    case DType::kQ6_K:
-      return decode_each<decode_q6_k>(dtype, in, blocks, out);
+    case DType::kF32: return decode_f32(in, blocks, out);
+    case DType::kF16: return decode_f16(in, blocks, out);
+    case DType::kBF16: return decode_bf16(in, blocks, out);
+    case DType::kQ8_0: return decode_each<decode_q8_0>(dtype, in, blocks, out);
+    case DType::kQ4_0: return decode_each<decode_q4_0>(dtype, in, blocks, out);
+    case DType::kQ4_1: return decode_each<decode_q4_1>(dtype, in, blocks, out);
+    case DType::kQ5_0: return decode_each<decode_q5_0>(dtype, in, blocks, out);
+    case DType::kQ5_1: return decode_each<decode_q5_1>(dtype, in, blocks, out);
+    case DType::kQ4_K: return decode_each<decode_q4_k>(dtype, in, blocks, out);
+    case DType::kQ5_K: return decode_each<decode_q5_k>(dtype, in, blocks, out);
+    case DType::kQ6_K: return decode_each<decode_q6_k>(dtype, in, blocks, out);
     case DType::kI32:
     case DType::kI64:
-    case DType::kU8:
-      break;
+    case DType::kU8: break;
   }
   check_failed("decode_blocks of an integer type", __FILE__, __LINE__);
 }
@@ -267,17 +255,13 @@ EADEM_CONST HalfFields half_fields(DType dtype) {
   switch (dtype) {
     case DType::kQ8_0:
     case DType::kQ4_0:
-    case DType::kQ5_0:
-      return {1, {0, 0}};
+    case DType::kQ5_0: return {1, {0, 0}};
     case DType::kQ4_1:
     case DType::kQ5_1:
     case DType::kQ4_K:
-    case DType::kQ5_K:
-      return {2, {0, 2}};
-    case DType::kQ6_K:
-      return {1, {208, 0}};
-    default:
-      return {0, {0, 0}};
+    case DType::kQ5_K: return {2, {0, 2}};
+    case DType::kQ6_K: return {1, {208, 0}};
+    default: return {0, {0, 0}};
   }
 }
 

@@ -8,14 +8,14 @@
 
 namespace eadem::numerics {
 
-inline constexpr int kStoredGroup = 32;     // GGUF's Q8_0, Q4_0, Q4_1 as stored
+inline constexpr int kStoredGroup = 32;      // GGUF's Q8_0, Q4_0, Q4_1 as stored
 inline constexpr int kQuantisedGroup = 128;  // weights quantised at load, where K is a multiple of it; else 32
 
 // The scale group of weights that are quantised at load.
 constexpr int quantised_group(int k) { return k % kQuantisedGroup == 0 ? kQuantisedGroup : kStoredGroup; }
 
-// Quantises `n` operands to q = x / scale rounded to nearest even, scale = absmax / 127 (returned); all-zero: scale 0, q 0.
-// One rule for activations and for weights that are quantised at load.
+// Quantises `n` operands to q = x / scale rounded to nearest even, scale = absmax / 127 (returned); all-zero: scale 0,
+// q 0. One rule for activations and for weights that are quantised at load.
 EADEM_FN float int8_quantise(const uint16_t* operands, int n, int8_t* q) {
   float largest = 0.0f;
   for (int i = 0; i < n; ++i) {

@@ -1,5 +1,6 @@
-// mma16: the function that Hopper's bf16 tensor cores evaluate, in integers. Sixteen exact products and a carry are aligned to
-// the largest exponent, truncated toward zero to 25 fraction bits below it, added exactly, and truncated to 24 significant bits.
+// mma16: the function that Hopper's bf16 tensor cores evaluate, in integers. Sixteen exact products and a carry are
+// aligned to the largest exponent, truncated toward zero to 25 fraction bits below it, added exactly, and truncated to
+// 24 significant bits.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,8 @@ EADEM_FN float mma16(float c, const uint16_t* a, const uint16_t* b) {
   while (magnitude >= (1u << 24)) magnitude >>= 1, ++exponent;
   while (magnitude < (1u << 23)) magnitude <<= 1, --exponent;
   // exponent + 23 lies in [-125, 128): operands and carries bound it, so the result is a normal float32.
-  const uint32_t bits = static_cast<uint32_t>(exponent + 23 + 127) << 23 | (static_cast<uint32_t>(magnitude) & 0x7fffffu);
+  const uint32_t bits =
+      static_cast<uint32_t>(exponent + 23 + 127) << 23 | (static_cast<uint32_t>(magnitude) & 0x7fffffu);
   return float_of(negative ? bits | 0x80000000u : bits);
 }
 

@@ -1,5 +1,5 @@
-// bf16 operands: what linear layers and attention multiply. The range 2^-50 ... 2^50 keeps every product a multiple of 2^-114, so
-// no chain ever meets a subnormal, an infinity or -0, and flush-to-zero hardware cannot matter.
+// bf16 operands: what linear layers and attention multiply. The range 2^-50 ... 2^50 keeps every product a multiple of
+// 2^-114, so no chain ever meets a subnormal, an infinity or -0, and flush-to-zero hardware cannot matter.
 #pragma once
 
 #include <cstdint>

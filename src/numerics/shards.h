@@ -1,5 +1,5 @@
-// Row-parallel projections: K is cut into 8, 4, 2 or 1 equal shards, each its own chain, joined by a fixed binary tree. So the
-// bits do not depend on how many ranks, or split-K workers, evaluated the shards.
+// Row-parallel projections: K is cut into 8, 4, 2 or 1 equal shards, each its own chain, joined by a fixed binary tree.
+// So the bits do not depend on how many ranks, or split-K workers, evaluated the shards.
 #pragma once
 
 #include "numerics/ieee.h"
@@ -8,7 +8,8 @@ namespace eadem::numerics {
 
 inline constexpr int kMaxShards = 8;
 
-// The largest of 8, 4, 2, 1 that leaves whole units (32, or the scale group where larger) in each shard of the padded K.
+// The largest of 8, 4, 2, 1 that leaves whole units (32, or the scale group where larger) in each shard of the padded
+// K.
 constexpr int shard_count(int k_padded, int unit) {
   int shards = kMaxShards;
   while (shards > 1 && k_padded % (shards * unit) != 0) shards /= 2;

@@ -1,5 +1,5 @@
-// Sums over a vector: 256 logical lanes, lane l takes elements l, l + 256, ... in order; then a binary tree over adjacent lanes.
-// The machine's own vector width never shows.
+// Sums over a vector: 256 logical lanes, lane l takes elements l, l + 256, ... in order; then a binary tree over
+// adjacent lanes. The machine's own vector width never shows.
 #pragma once
 
 #include "numerics/ieee.h"

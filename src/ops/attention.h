@@ -14,13 +14,13 @@
 namespace eadem::ops {
 
 struct AttentionCall {
-  const uint16_t* q = nullptr;           // [rows][heads][head_padded] operands
-  const int64_t* positions = nullptr;    // [rows]
-  std::span<const plan::RowRun> runs;    // the sequences' rows
+  const uint16_t* q = nullptr;             // [rows][heads][head_padded] operands
+  const int64_t* positions = nullptr;      // [rows]
+  std::span<const plan::RowRun> runs;      // the sequences' rows
   const kernels::KvView* views = nullptr;  // [sequences] this layer's keys and values
-  uint16_t* out = nullptr;               // [rows][out_stride] operands: heads * head_size of them, the rest is left alone
+  uint16_t* out = nullptr;  // [rows][out_stride] operands: heads * head_size of them, the rest is left alone
   int64_t out_stride = 0;
-  bool* bad = nullptr;                   // [rows]: set where a score passed its limit or a result is NaN
+  bool* bad = nullptr;  // [rows]: set where a score passed its limit or a result is NaN
 };
 
 class Attention {
@@ -36,7 +36,8 @@ class Attention {
   kernels::SplitResult result_at(std::byte* memory, int row_heads, bool* bad) const;
   size_t result_bytes(int row_heads) const;
   kernels::AttentionRows rows_of(const AttentionCall& call, const plan::AttentionTile& tile) const;
-  void finish(const AttentionCall& call, const plan::AttentionTile& tile, int kv_head, const kernels::SplitResult& state) const;
+  void finish(const AttentionCall& call, const plan::AttentionTile& tile, int kv_head,
+              const kernels::SplitResult& state) const;
   void run_tile(const AttentionCall& call, const plan::AttentionTile& tile, int kv_head, int worker);
   void run_parallel_splits(ThreadPool& pool, const AttentionCall& call, std::span<const plan::AttentionTile> tiles);
 

@@ -23,11 +23,12 @@ struct WeightPart {
 
 class Linear {
  public:
-  // Repacks `weight` for `set`. row_parallel: cut K into shards (attention output, MLP down). Errors: a weight or scale that is not
-  // a number, not enough memory; the shape was checked by the caller.
-  static Result<Linear> pack(const kernels::KernelSet& set, numerics::Numerics numerics, bool row_parallel, const WeightPart& part,
-                             ThreadPool& pool);
-  // Several matrices over the same input, stacked: one Linear where their formats allow, so at most parts.size() of them.
+  // Repacks `weight` for `set`. row_parallel: cut K into shards (attention output, MLP down). Errors: a weight or scale
+  // that is not a number, not enough memory; the shape was checked by the caller.
+  static Result<Linear> pack(const kernels::KernelSet& set, numerics::Numerics numerics, bool row_parallel,
+                             const WeightPart& part, ThreadPool& pool);
+  // Several matrices over the same input, stacked: one Linear where their formats allow, so at most parts.size() of
+  // them.
   static Result<std::vector<Linear>> pack_stack(const kernels::KernelSet& set, numerics::Numerics numerics,
                                                 std::span<const WeightPart> parts, ThreadPool& pool);
 

@@ -13,22 +13,22 @@ namespace eadem::ops {
 void embed(ThreadPool& pool, const TensorView& table, const int32_t* tokens, int rows, float* h);
 
 // y[row] = operands of RMSNorm(x[row]); x: [rows][n], y: [rows][n_padded]. Sets bad[row] where a value is NaN.
-void rms_norm(ThreadPool& pool, const kernels::KernelSet& set, const float* x, const float* weight, int rows, int n, int n_padded,
-              float eps, uint16_t* y, bool* bad);
+void rms_norm(ThreadPool& pool, const kernels::KernelSet& set, const float* x, const float* weight, int rows, int n,
+              int n_padded, float eps, uint16_t* y, bool* bad);
 
 // gate_up: [rows][2 n] -> operands [rows][n_padded].
-void swiglu(ThreadPool& pool, const kernels::KernelSet& set, const float* gate_up, int rows, int n, int n_padded, uint16_t* y,
-            bool* bad);
+void swiglu(ThreadPool& pool, const kernels::KernelSet& set, const float* gate_up, int rows, int n, int n_padded,
+            uint16_t* y, bool* bad);
 
 struct QkvCall {
-  float* qkv = nullptr;                 // [rows][(heads + 2 kv_heads) * head_size], overwritten
-  const float* cosine = nullptr;        // [rows][rotary / 2]
+  float* qkv = nullptr;           // [rows][(heads + 2 kv_heads) * head_size], overwritten
+  const float* cosine = nullptr;  // [rows][rotary / 2]
   const float* sine = nullptr;
-  const int64_t* positions = nullptr;   // [rows]
-  const int32_t* sequences = nullptr;   // [rows] index into views
+  const int64_t* positions = nullptr;  // [rows]
+  const int32_t* sequences = nullptr;  // [rows] index into views
   const kernels::KvView* views = nullptr;
-  uint16_t* q = nullptr;                // [rows][heads][head_padded]
-  bool* bad = nullptr;                  // [rows]
+  uint16_t* q = nullptr;  // [rows][heads][head_padded]
+  bool* bad = nullptr;    // [rows]
 };
 
 // q/k norm, rope, operands; keys and values go to their blocks.

@@ -1,5 +1,6 @@
-// How the rows of a batch are cut into attention tasks: (tile of rows of one sequence, KV head), each walking its splits in order
-// and merging as it goes; or, where that leaves workers idle, one task a split, merged in order afterwards. Same tree either way.
+// How the rows of a batch are cut into attention tasks: (tile of rows of one sequence, KV head), each walking its
+// splits in order and merging as it goes; or, where that leaves workers idle, one task a split, merged in order
+// afterwards. Same tree either way.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,12 @@ namespace eadem::plan {
 
 struct AttentionTile {
   int sequence = 0;
-  int row_begin = 0, row_end = 0;            // rows of the batch
-  int64_t split_begin = 0, split_end = 0;    // splits in which some row of the tile sees a key
+  int row_begin = 0, row_end = 0;          // rows of the batch
+  int64_t split_begin = 0, split_end = 0;  // splits in which some row of the tile sees a key
 };
 
 struct AttentionPlan {
-  int tile_rows = 1;            // most rows of a tile
+  int tile_rows = 1;  // most rows of a tile
   bool parallel_splits = false;
 };
 

@@ -1,5 +1,5 @@
-// How a linear layer's outputs are cut into tiles for the workers. A tile is whole panels and rows, so whole trees: no plan can
-// reach the bits. The choice is a function of the shape and the thread count; nothing is ever timed.
+// How a linear layer's outputs are cut into tiles for the workers. A tile is whole panels and rows, so whole trees: no
+// plan can reach the bits. The choice is a function of the shape and the thread count; nothing is ever timed.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,8 @@ struct LinearPlan {
 
 LinearPlan plan_linear(const kernels::LinearShape& shape, int rows, int threads);
 
-// Plans that cover the space of cuts: single panels and rows, ragged ends, everything at once. For tests: all give the same bytes.
+// Plans that cover the space of cuts: single panels and rows, ragged ends, everything at once. For tests: all give the
+// same bytes.
 std::vector<LinearPlan> legal_linear_plans(const kernels::LinearShape& shape, int rows);
 
 int tile_count(const kernels::LinearShape& shape, int rows, const LinearPlan& plan);

@@ -35,9 +35,9 @@ struct Draw {
   const TokenCounts* counts = nullptr;     // null: no penalty is on
   // Tokens that may not be drawn here; sampling and processed logprobs alone see it
   std::span<const int32_t> masked;
-  int32_t forced = -1;                     // the token that is given (forced continuation, scoring); -1: draw one
-  int logprobs = -1;                       // -1: none; k: the token's own and the k first of the total order
-  bool processed = false;                  // logprobs after steps 1 to 3 instead of raw ones
+  int32_t forced = -1;     // the token that is given (forced continuation, scoring); -1: draw one
+  int logprobs = -1;       // -1: none; k: the token's own and the k first of the total order
+  bool processed = false;  // logprobs after steps 1 to 3 instead of raw ones
 };
 
 // Whether a request needs TokenCounts at all.
@@ -67,8 +67,8 @@ class Sampler {
 
   const kernels::KernelSet* set_;
   int vocab_;
-  std::vector<float> processed_;      // [vocab]
-  std::vector<float> weights_;        // [vocab] integers
+  std::vector<float> processed_;  // [vocab]
+  std::vector<float> weights_;    // [vocab] integers
   std::vector<Candidate> survivors_;
   std::vector<Candidate> top_;
 };

@@ -1,5 +1,5 @@
-// Chat templates: the text that a model was trained to see for a conversation, rendered byte for byte as the transformers
-// library renders it with Jinja2.
+// Chat templates: the text that a model was trained to see for a conversation, rendered byte for byte as the
+// transformers library renders it with Jinja2.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace eadem::text {
 
 // What a chat template sees. Fields ending in _json hold JSON text.
 struct ChatInput {
-  std::string messages_json = "[]";   // array of {"role": ..., "content": ...}
-  std::string tools_json = "null";    // array of tool descriptions, or null
+  std::string messages_json = "[]";  // array of {"role": ..., "content": ...}
+  std::string tools_json = "null";   // array of tool descriptions, or null
   std::string documents_json = "null";
   bool add_generation_prompt = true;  // end with what opens the assistant's answer
   std::string bos_token = {};         // as text; empty where the model has none
   std::string eos_token = {};
-  std::string kwargs_json = {};       // chat_template_kwargs: an object whose members override all of the above; or empty
+  std::string kwargs_json = {};  // chat_template_kwargs: an object whose members override all of the above; or empty
 };
 
 struct RenderLimits {

@@ -1,5 +1,5 @@
-// Text to token ids and back. A Tokenizer never changes after it was made: any number of threads may use one, and copies
-// share it. The work is done by the Rust library in rust/text.
+// Text to token ids and back. A Tokenizer never changes after it was made: any number of threads may use one, and
+// copies share it. The work is done by the Rust library in rust/text.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,15 @@ namespace eadem::text {
 
 // The tokenizer.ggml.* metadata of a GGUF file; whoever reads the file fills it. Absent keys stay empty.
 struct GgufVocab {
-  std::string model;                  // tokenizer.ggml.model: "gpt2" (byte-level BPE) or "llama" (SentencePiece)
-  std::string pre;                    // tokenizer.ggml.pre: name of the pre-tokenizer of gpt2; empty means "default"
-  std::vector<std::string> tokens;    // tokenizer.ggml.tokens, by id
-  std::vector<float> scores;          // tokenizer.ggml.scores, by id; needed by "llama"
-  std::vector<int32_t> token_types;   // tokenizer.ggml.token_type, by id: 1 normal 2 unknown 3 control 4 user-defined 6 byte
-  std::vector<std::string> merges;    // tokenizer.ggml.merges, "left right", best first; needed by "gpt2"
-  std::optional<uint32_t> bos_id, eos_id, unknown_id, pad_id;      // tokenizer.ggml.*_token_id
-  std::optional<bool> add_bos, add_eos, add_space_prefix;          // tokenizer.ggml.add_*
+  std::string model;                // tokenizer.ggml.model: "gpt2" (byte-level BPE) or "llama" (SentencePiece)
+  std::string pre;                  // tokenizer.ggml.pre: name of the pre-tokenizer of gpt2; empty means "default"
+  std::vector<std::string> tokens;  // tokenizer.ggml.tokens, by id
+  std::vector<float> scores;        // tokenizer.ggml.scores, by id; needed by "llama"
+  std::vector<int32_t>
+      token_types;  // tokenizer.ggml.token_type, by id: 1 normal 2 unknown 3 control 4 user-defined 6 byte
+  std::vector<std::string> merges;  // tokenizer.ggml.merges, "left right", best first; needed by "gpt2"
+  std::optional<uint32_t> bos_id, eos_id, unknown_id, pad_id;  // tokenizer.ggml.*_token_id
+  std::optional<bool> add_bos, add_eos, add_space_prefix;      // tokenizer.ggml.add_*
 };
 
 struct EncodeOptions {
@@ -41,7 +42,8 @@ struct DecodeOptions {
 
 class Tokenizer {
  public:
-  // From the bytes of a tokenizer.json, and of the tokenizer_config.json beside it (empty: none), which names BOS and EOS.
+  // From the bytes of a tokenizer.json, and of the tokenizer_config.json beside it (empty: none), which names BOS and
+  // EOS.
   static Result<Tokenizer> from_json(std::string_view tokenizer_json, std::string_view tokenizer_config = {});
   static Result<Tokenizer> from_gguf(const GgufVocab& vocab);
 
@@ -72,7 +74,8 @@ class Tokenizer {
   std::shared_ptr<const EademTokenizer> handle_;
 };
 
-// Ids to text, one at a time: never part of a character, and all pieces joined are exactly Tokenizer::decode of all ids.
+// Ids to text, one at a time: never part of a character, and all pieces joined are exactly Tokenizer::decode of all
+// ids.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, DecodeOptions options = {});

@@ -43,7 +43,7 @@ void eadem_ids_free(EademIds ids);
 
 typedef struct EademTokenizer EademTokenizer;
 
-/* The tokenizer.ggml.* metadata of a GGUF file. Ids are -1, flags -1 where the file says nothing; arrays may be empty. */
+/* The tokenizer.ggml.* metadata of a GGUF file. Ids and flags: -1 where the file says nothing. Arrays may be empty. */
 typedef struct {
   EademBytes model; /* gpt2 or llama */
   EademBytes pre;   /* name of the pre-tokenizer of gpt2 */

@@ -9,7 +9,7 @@ use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
 
 const NAME: &str = "chat_template";
 
-/// Beyond these a template is refused, since parsing takes stack with the depth of an expression and time with its square.
+/// Beyond these a template is refused: parsing takes stack with the depth of an expression and time with its square.
 const MAX_SOURCE: usize = 512 << 10;
 /// Bytes of one `{{ }}` or `{% %}`, strings not counted; the longest in use have a few hundred.
 const MAX_TAG: usize = 4 << 10;
@@ -26,8 +26,8 @@ pub struct Template {
 /// What a render may use besides its variables.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Budget for instructions and bytes (about one for each instruction, and for each 64 bytes). minijinja 3.1 does not
-    /// meter `+` of two lists, so a template made to double a list dozens of times can still exhaust memory.
+    /// Budget for instructions and bytes (about one for each instruction, and for each 64 bytes). minijinja 3.1 does
+    /// not meter `+` of two lists, so a template made to double a list dozens of times can still exhaust memory.
     pub fuel: u64,
     /// The time that `strftime_now` sees, seconds since 1970 in UTC; `None`: the clock, in local time.
     pub now: Option<i64>,

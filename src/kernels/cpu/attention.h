@@ -200,7 +200,8 @@ struct AttentionChunk {
                   value_panels(shape), to - from);
   }
 
-  // One block for the rows that see some of it. bad: of the chunk's first row; phase: the first row x head's place in its group.
+  // One block for the rows that see some of it. bad: of the chunk's first row; phase: the first row x head's place in
+  // its group.
   void add_block(const AttentionShape& shape, const KvView& kv, int kv_head, int64_t b, float* o, bool* bad,
                  int phase) {
     const int64_t first_key = b * kKvBlock;

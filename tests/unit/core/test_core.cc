@@ -87,7 +87,11 @@ TEST(ThreadPool, RunsEachTaskOnce) {
 TEST(ThreadPool, AnExceptionOfATaskReachesTheCallerAndThePoolGoesOn) {
   ThreadPool pool(3);
   for (int round = 0; round < 50; ++round) {
-    EXPECT_THROW(pool.run(40, [](int index, int) { if (index == 17) throw std::bad_alloc(); }), std::bad_alloc);
+    EXPECT_THROW(pool.run(40,
+                          [](int index, int) {
+                            if (index == 17) throw std::bad_alloc();
+                          }),
+                 std::bad_alloc);
     std::atomic<int> ran{0};
     pool.run(40, [&](int, int) { ++ran; });
     ASSERT_EQ(ran, 40);

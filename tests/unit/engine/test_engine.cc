@@ -481,7 +481,8 @@ TEST(Engine, ManyRandomRequestsInLittleMemory) {
   }
 }
 
-// A forced continuation that ends at its stop token, whose own row would fail: whatever the chunk, the answer ends at the stop.
+// A forced continuation that ends at its stop token, whose own row would fail: whatever the chunk, the answer ends at
+// the stop.
 TEST(Engine, AnAnswerThatEndsBeforeABadRowNeverNeededIt) {
   constexpr int32_t kPoison = 97;
   FakeOptions fake;

@@ -80,17 +80,22 @@ class LlamaVocabulary:
         return list(out[:count])
 
 
+def train(model, trainer, **parts):
+    """A small tokenizer of the given parts, trained on the fixtures' own lines."""
+    tokenizer = Tokenizer(model)
+    for part, value in parts.items():
+        setattr(tokenizer, part, value)
+    tokenizer.train_from_iterator(fixture_strings.corpus(), trainer)
+    return tokenizer
+
+
 def json_tokenizers():
     """One small tokenizer for each way that the supported families are set up."""
-    lines = fixture_strings.corpus()
+    yield from byte_level_tokenizers()
+    yield from sentencepiece_tokenizers()
 
-    def train(model, trainer, **parts):
-        tokenizer = Tokenizer(model)
-        for part, value in parts.items():
-            setattr(tokenizer, part, value)
-        tokenizer.train_from_iterator(lines, trainer)
-        return tokenizer
 
+def byte_level_tokenizers():
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     chatml = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     byte_trainer = dict(vocab_size=1200, initial_alphabet=alphabet, show_progress=False)
@@ -141,6 +146,8 @@ def json_tokenizers():
     )
     yield "json_llama3", llama3
 
+
+def sentencepiece_tokenizers():
     pieces = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
     merge_trainer = trainers.BpeTrainer(vocab_size=1600, special_tokens=pieces, limit_alphabet=500, show_progress=False)
     bpe = lambda: models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True)  # noqa: E731

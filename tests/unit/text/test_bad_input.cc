@@ -30,7 +30,8 @@ TEST(BadTokenizerJson, IsRefused) {
   std::string decoder = json;
   const size_t at = decoder.find("\"decoder\":{\"type\":\"ByteLevel\"");
   ASSERT_NE(at, std::string::npos);
-  decoder.replace(at, decoder.find('}', at) + 1 - at, "\"decoder\":{\"type\":\"CTC\",\"pad_token\":\"p\",\"word_delimiter_token\":\"w\",\"cleanup\":true}");
+  decoder.replace(at, decoder.find('}', at) + 1 - at,
+                  "\"decoder\":{\"type\":\"CTC\",\"pad_token\":\"p\",\"word_delimiter_token\":\"w\",\"cleanup\":true}");
   expect_error(Tokenizer::from_json(decoder), "CTC");
 }
 
@@ -119,15 +120,26 @@ TEST(BadTemplate, DeepNestingNeverCrashes) {
     return out;
   };
   for (const size_t n : {100u, 600u, 3000u, 20000u}) {
-    for (const std::string& source : {
-             "{{ " + repeat("(", n) + "1" + repeat(")", n) + " }}", "{{ " + repeat("[", n) + repeat("]", n) + " }}",
-             "{{ " + repeat("{'a':", n) + "1" + repeat("}", n) + " }}", "{{ " + repeat("not ", n) + "x }}",
-             "{{ " + repeat("-", n) + "1 }}", "{{ x" + repeat(".a", n) + " }}", "{{ x" + repeat("[x", n) + repeat("]", n) + " }}",
-             "{{ 1" + repeat(" + 1", n) + " }}", "{{ 'a'" + repeat(" ~ 'a'", n) + " }}", "{{ 1" + repeat(" ** 1", n) + " }}",
-             "{{ x" + repeat("|list", n) + " }}", "{{ x" + repeat(" and x", n) + " }}", "{{ 1" + repeat(" if x else 1", n) + " }}",
-             repeat("{% if x %}", n) + repeat("{% endif %}", n), repeat("{% for a in x %}", n) + repeat("{% endfor %}", n),
-             repeat("{% if x %}{% else %}", n), "{% if x %}" + repeat("{% elif x %}", n) + "{% endif %}",
-             repeat("{% macro a() %}", n) + repeat("{% endmacro %}", n), repeat("{{ '{%' }}", n), repeat("{# ", n)}) {
+    for (const std::string& source : {"{{ " + repeat("(", n) + "1" + repeat(")", n) + " }}",
+                                      "{{ " + repeat("[", n) + repeat("]", n) + " }}",
+                                      "{{ " + repeat("{'a':", n) + "1" + repeat("}", n) + " }}",
+                                      "{{ " + repeat("not ", n) + "x }}",
+                                      "{{ " + repeat("-", n) + "1 }}",
+                                      "{{ x" + repeat(".a", n) + " }}",
+                                      "{{ x" + repeat("[x", n) + repeat("]", n) + " }}",
+                                      "{{ 1" + repeat(" + 1", n) + " }}",
+                                      "{{ 'a'" + repeat(" ~ 'a'", n) + " }}",
+                                      "{{ 1" + repeat(" ** 1", n) + " }}",
+                                      "{{ x" + repeat("|list", n) + " }}",
+                                      "{{ x" + repeat(" and x", n) + " }}",
+                                      "{{ 1" + repeat(" if x else 1", n) + " }}",
+                                      repeat("{% if x %}", n) + repeat("{% endif %}", n),
+                                      repeat("{% for a in x %}", n) + repeat("{% endfor %}", n),
+                                      repeat("{% if x %}{% else %}", n),
+                                      "{% if x %}" + repeat("{% elif x %}", n) + "{% endif %}",
+                                      repeat("{% macro a() %}", n) + repeat("{% endmacro %}", n),
+                                      repeat("{{ '{%' }}", n),
+                                      repeat("{# ", n)}) {
       const auto parsed = ChatTemplate::parse(source);
       if (parsed.ok()) (void)parsed.value().render_json("{}", {.fuel = 100000});
     }
@@ -138,7 +150,8 @@ TEST(BadTemplate, RunawaysEnd) {
   for (const char* source : {
            "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}",
            "{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
-           "{% set ns = namespace(x=['a']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+           "{% set ns = namespace(x=['a']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x "
+           "}}",
            "{{ 'a' * 99999999999 }}",
            "{{ range(99999999999)|list }}",
            "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
@@ -156,7 +169,8 @@ TEST(BadTemplate, RunawaysEnd) {
   // Nesting made by loops: its release recurses as deep as the fuel lasts, and has the stack for it.
   auto nested = ChatTemplate::parse(
       "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x|length }}"
-      "{% if forever %}{% for j in range(99) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{% endfor %}{% endif %}");
+      "{% if forever %}{% for j in range(99) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{% endfor "
+      "%}{% endif %}");
   ASSERT_TRUE(nested.ok());
   EXPECT_EQ(nested.value().render_json("{}").value(), "1");
   expect_error(nested.value().render_json(R"({"forever": true})"), "endless loop");
