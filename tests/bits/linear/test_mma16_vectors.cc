@@ -26,19 +26,29 @@ std::vector<T> take(const char*& p, size_t count) {
   return v;
 }
 
-std::vector<VectorCase> read_vectors() {
-  std::ifstream file(EADEM_SOURCE_DIR "/tests/bits/vectors/mma16_h200.bin", std::ios::binary);
+// Appends the cases of one file, or none where it is not the file that the README describes.
+void read_vectors(const char* name, size_t size, std::vector<VectorCase>& cases) {
+  std::ifstream file(std::string(EADEM_SOURCE_DIR "/tests/bits/vectors/") + name, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (bytes.size() != 1249764 || bytes.compare(0, 8, std::string("MMA16V2\0", 8)) != 0) return {};
+  if (bytes.size() != size || bytes.compare(0, 8, std::string("MMA16V2\0", 8)) != 0) return;
   const char* p = bytes.data() + 8;
-  std::vector<VectorCase> cases(take<uint32_t>(p, 1)[0]);
-  for (VectorCase& c : cases) {
+  for (uint32_t left = take<uint32_t>(p, 1)[0]; left > 0; --left) {
+    VectorCase& c = cases.emplace_back();
     c.family = take<uint32_t>(p, 1)[0], c.k = take<uint32_t>(p, 1)[0];
     c.x = take<uint16_t>(p, kRows * c.k), c.w = take<uint16_t>(p, kOutputs * c.k);
     c.carry = take<float>(p, kRows * kOutputs), c.y = take<float>(p, kRows * kOutputs);
   }
+}
+
+std::vector<VectorCase> all_vectors() {
+  std::vector<VectorCase> cases;
+  read_vectors("mma16_h200.bin", 1249764, cases);
+  read_vectors("mma16_overflow_h200.bin", 43212, cases);
   return cases;
 }
+
+constexpr int kCases = 187 + 24;
+constexpr int kAnswers = kCases * kRows * kOutputs;
 
 constexpr int kLead = 32;  // elements before the case's own
 
@@ -70,8 +80,8 @@ Layer layer_of(const VectorCase& c, bool with_carry) {
 
 class Mma16Vectors : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_EQ(cases_.size(), 187u); }
-  const std::vector<VectorCase> cases_ = read_vectors();
+  void SetUp() override { ASSERT_EQ(cases_.size(), size_t{kCases}); }
+  const std::vector<VectorCase> cases_ = all_vectors();
 };
 
 TEST_F(Mma16Vectors, TheDefinitionGivesTheHardwaresBits) {
@@ -83,7 +93,7 @@ TEST_F(Mma16Vectors, TheDefinitionGivesTheHardwaresBits) {
       differ += numerics::bits_of(y) != numerics::bits_of(c.y[i]);
     }
   }
-  EXPECT_EQ(compared, 23936);
+  EXPECT_EQ(compared, kAnswers);
   EXPECT_EQ(differ, 0);
 }
 
@@ -100,10 +110,26 @@ TEST_F(Mma16Vectors, EverySetGivesTheHardwaresBits) {
         differ_without_carry += numerics::bits_of(without[at]) != numerics::bits_of(c.y[i]);
       }
     }
-    EXPECT_EQ(compared, 23936) << set->name;
+    EXPECT_EQ(compared, kAnswers) << set->name;
     EXPECT_EQ(differ, 0) << set->name;
     EXPECT_GT(differ_without_carry, 1000) << set->name << ": the carries must matter";
   }
+}
+
+// With products of exponent 0 and a smaller carry, 64 is where the aligned sum passes 2^31.
+TEST_F(Mma16Vectors, SomeSumsPass32Bits) {
+  int past = 0;
+  for (const VectorCase& c : cases_) {
+    for (size_t i = 0; c.family == 8 && i < kRows * kOutputs; ++i) {
+      double sum = c.carry[i];
+      for (size_t k = 0; k < c.k; ++k) {
+        sum += double{numerics::operand_value(c.x[i / kOutputs * c.k + k])} *
+               numerics::operand_value(c.w[i % kOutputs * c.k + k]);
+      }
+      past += std::abs(sum) >= 64.0;
+    }
+  }
+  EXPECT_GT(past, 1000);
 }
 
 // The control: plain FMA chains are not what the tensor core computes.
