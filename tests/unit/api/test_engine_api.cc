@@ -172,7 +172,8 @@ TEST(EngineApi, ATraceHasALineForEachRowLayerAndOp) {
 }
 
 #if defined(__x86_64__)
-// A caller with flush-to-zero, denormals-are-zero and rounding upward: neither the model's tables nor its answers may move.
+// A caller with flush-to-zero, denormals-are-zero and rounding upward: neither the model's tables nor its answers may
+// move.
 TEST(EngineApi, TheCallersFloatingPointSettingsDoNotReachTheBits) {
   Opened plain({.kv_hash = true});
   Request request = request_of(12);
