@@ -103,8 +103,17 @@ unsafe fn guard(error: *mut Buffer, work: impl FnOnce() -> Result<(), String>) -
             format!("the text library met a fault: {text}")
         }
     };
-    *error = message.replace('\n', " ").into_bytes().into();
+    *error = one_short_line(&message).into_bytes().into();
     1
+}
+
+/// Messages may quote a file; nobody wants to read all of it.
+fn one_short_line(message: &str) -> String {
+    let mut line: String = message.chars().take(400).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.len() < message.len() {
+        line += "...";
+    }
+    line
 }
 
 /// Negative: none. So is -1 written as an unsigned number, which some converters write.

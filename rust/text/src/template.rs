@@ -259,8 +259,8 @@ fn strip_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(start) = rest.find("{%") {
-        let Some(size) = rest[start..].find("%}") else { break };
-        let (tag, after) = rest[start..].split_at(size);
+        let Some(size) = rest[start + 2..].find("%}") else { break };
+        let (tag, after) = rest[start..].split_at(size + 2);
         let inner = &tag[2..];
         let word = inner.trim_matches(|c: char| c == '-' || c == '+' || c.is_whitespace());
         out.push_str(&rest[..start]);
