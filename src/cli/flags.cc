@@ -8,29 +8,27 @@ namespace {
 
 std::string first_long(const std::string& names) { return names.substr(names.rfind(',') + 1); }
 
-void parse(const Flags::Parser& parser, const std::string& names, const std::string& value) {
-  const auto parsed = parser(value);
-  if (parsed.ok()) return;
-  throw CLI::ValidationError(first_long(names), "is '" + value + "'; it must be " + parsed.error().message);
+CLI::callback_t take(const std::string& names, Flags::Parser parser) {
+  return [name = first_long(names), parser = std::move(parser)](const CLI::results_t& values) {
+    for (const std::string& value : values) {
+      const auto parsed = parser(value);
+      if (!parsed.ok()) {
+        throw CLI::ValidationError(name, "is '" + value + "'; it must be " + parsed.error().message);
+      }
+    }
+    return true;
+  };
 }
 
 }  // namespace
 
 void Flags::option(const std::string& names, const std::string& placeholder, const std::string& help, Parser parser) {
-  const std::function<void(const std::string&)> take = [names, parser = std::move(parser)](const std::string& value) {
-    parse(parser, names, value);
-  };
-  app_->add_option_function<std::string>(names, take, help)->type_name(placeholder);
+  app_->add_option(names, take(names, std::move(parser)), help)->type_name(placeholder);
 }
 
 void Flags::repeated(const std::string& names, const std::string& placeholder, const std::string& help, Parser parser) {
-  const std::function<void(const std::vector<std::string>&)> take =
-      [names, parser = std::move(parser)](const std::vector<std::string>& values) {
-        for (const std::string& value : values) parse(parser, names, value);
-      };
-  app_->add_option_function<std::vector<std::string>>(names, take, help)
-      ->type_name(placeholder)
-      ->allow_extra_args(false);
+  CLI::Option* option = app_->add_option(names, take(names, std::move(parser)), help)->type_name(placeholder);
+  option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args(false);
 }
 
 void Flags::flag(const std::string& names, const std::string& help, std::function<void()> set) {

@@ -37,7 +37,7 @@ Result<void> check(const Options& options) {
 Result<int> run_file(const Options& options, Engine& engine, const SamplingParams& defaults) {
   BatchJob job;
   job.files = options.files;
-  job.prepare = [&](json line) -> Result<Request> {
+  job.prepare = [&](const json& line) -> Result<Request> {
     EADEM_ASSIGN_OR_RETURN(auto parsed, api::parse_request(line, defaults));
     return api::resolve(engine, std::move(parsed));
   };

@@ -64,12 +64,12 @@ void Progress::clear() {
   shown_ = false;
 }
 
-Waiting::Waiting(std::string words) {
+Waiting::Waiting(const std::string& words) {
   if (::isatty(STDERR_FILENO) != 1) return;
-  teller_ = std::thread([this, words = one_line(words)] {
+  teller_ = std::thread([this, line = one_line(words)] {
     std::unique_lock lock(mutex_);
     if (ended_.wait_for(lock, std::chrono::seconds(2), [this] { return over_; })) return;
-    std::fprintf(stderr, "%s ...", words.c_str());
+    std::fprintf(stderr, "%s ...", line.c_str());
     std::fflush(stderr);
     ended_.wait(lock, [this] { return over_; });
     std::fputs("\r\033[K", stderr);

@@ -38,7 +38,7 @@ class Progress {
 // While it lives: after two seconds a line on stderr says what is waited for, on a terminal alone.
 class Waiting {
  public:
-  explicit Waiting(std::string words);
+  explicit Waiting(const std::string& words);
   ~Waiting();
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;

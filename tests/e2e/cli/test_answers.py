@@ -104,6 +104,15 @@ def test_options_are_the_fields(eadem):
     assert answer == line
 
 
+def test_repeated_options(eadem):
+    done = eadem(
+        "generate", "--stop", "aa", "--stop", "bb", "--logit-bias", "5=-1", "--logit-bias", "6=2", "a", "--json"
+    )
+    sampling = json.loads(done.stdout)["sampling"]
+    assert sampling["stop"] == ["aa", "bb"] and sampling["logit_bias"] == {"5": -1.0, "6": 2.0}
+    assert "--seed" in eadem.error("generate", "--seed", "1", "--seed", "2", "a")
+
+
 def test_alone_and_together(eadem):
     """A batch, single requests, and other ways to run have the same bits; another seed has not."""
     requests = [seeded(prompt=p, seed=i) for i, p in enumerate(PROMPTS)]
