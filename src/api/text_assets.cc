@@ -95,7 +95,9 @@ Result<std::vector<int32_t>> load_eos(const weights::Checkpoint& checkpoint,
     EADEM_RETURN_IF_ERROR(append_ids(checkpoint.generation(), "eos_token_id", ids));
     if (ids.empty()) EADEM_RETURN_IF_ERROR(append_ids(checkpoint.metadata(), "eos_token_id", ids));
   }
-  if (tokenizer && tokenizer->eos_id()) ids.push_back(static_cast<int32_t>(*tokenizer->eos_id()));
+  if (tokenizer) {
+    for (const uint32_t id : tokenizer->end_ids()) ids.push_back(static_cast<int32_t>(id));
+  }
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;

@@ -1,9 +1,5 @@
-"""The invariance matrix on SmolLM2: every cell must meet the golden hash of each prompt and numerics (invariance.cc).
+"""The invariance matrix on SmolLM2: every cell must meet the golden hash of each prompt and numerics (invariance.cc)."""
 
-The model is fetched once by `eadem pull`; EADEM_SMOLLM2 names a copy where there is no network.
-"""
-
-import os
 import pathlib
 import re
 import subprocess
@@ -21,16 +17,6 @@ def cells(name):
     return [line for line in (HERE / name).read_text().splitlines() if line and not line.startswith("#")]
 
 
-@pytest.fixture(scope="session")
-def model():
-    if "EADEM_SMOLLM2" in os.environ:
-        return os.environ["EADEM_SMOLLM2"]
-    eadem = os.environ.get("EADEM", str(ROOT / "build" / "eadem"))
-    pulled = subprocess.run([eadem, "pull", "smollm2-135m"], capture_output=True, text=True, timeout=900)
-    assert pulled.returncode == 0, pulled.stderr
-    return pulled.stdout.strip().splitlines()[-1]
-
-
 def run_cell(command, model, cell, folder):
     file = folder / "cell.txt"
     file.write_text(cell + "\n")
@@ -44,18 +30,18 @@ def run_cell(command, model, cell, folder):
 
 
 @pytest.mark.parametrize("cell", cells("cells.txt"))
-def test_cell(model, cell, tmp_path):
-    run_cell([NATIVE], model, cell, tmp_path)
+def test_cell(smollm2, cell, tmp_path):
+    run_cell([NATIVE], smollm2, cell, tmp_path)
 
 
 @pytest.mark.parametrize("cell", cells("cells_neon.txt"))
-def test_cell_on_arm(model, cell, tmp_path):
+def test_cell_on_arm(smollm2, cell, tmp_path):
     if not ARM.exists():
         pytest.skip("the Arm build is absent (./dev test builds it; --no-arm leaves it out)")
-    run_cell([*EMULATOR, ARM], model, cell, tmp_path)
+    run_cell([*EMULATOR, ARM], smollm2, cell, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("cell", cells("cells_long.txt"))
-def test_cell_of_the_pairwise_array(model, cell, tmp_path):
-    run_cell([NATIVE], model, cell, tmp_path)
+def test_cell_of_the_pairwise_array(smollm2, cell, tmp_path):
+    run_cell([NATIVE], smollm2, cell, tmp_path)
