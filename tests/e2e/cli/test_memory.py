@@ -22,8 +22,9 @@ print(done.stdout)
 
 @pytest.mark.parametrize("numerics", ["fma32", "int8", "mma16"])
 def test_peak_resident_memory_stays_near_the_packed_weights(smollm2, numerics):
-    command = [EADEM, "generate", "-m", smollm2, "--numerics", numerics, "--max-tokens", "4", "--kv-memory", "64M", "--json"]
-    info = subprocess.run([EADEM, "info", "-m", smollm2, "--numerics", numerics, "--json"], capture_output=True, text=True)
+    model = ["-m", smollm2, "--numerics", numerics, "--json"]
+    command = [EADEM, "generate", *model, "--max-tokens", "4", "--kv-memory", "64M"]
+    info = subprocess.run([EADEM, "info", *model], capture_output=True, text=True)
     packed = json.loads(info.stdout)["model"]["weight_bytes"]
     run = subprocess.run([sys.executable, "-c", MEASURE, *command, "Hello"], capture_output=True, text=True, check=True)
     peak = int(run.stdout.splitlines()[0])

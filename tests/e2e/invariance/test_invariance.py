@@ -1,4 +1,4 @@
-"""The invariance matrix on SmolLM2: every cell must meet the golden hash of each prompt and numerics (invariance.cc)."""
+"""The invariance matrix on SmolLM2: every cell meets the golden hash of each prompt and numerics (invariance.cc)."""
 
 import pathlib
 import re

@@ -163,9 +163,11 @@ TEST(BadTemplate, MutantsNeverCrash) {
   std::sort(seeds.begin(), seeds.end());
   ASSERT_GE(seeds.size(), 20u);
   const ChatInput input = {
-      .messages_json = R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": null, "tool_calls": [{"function":
+      .messages_json =
+          R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": null, "tool_calls": [{"function":
           {"name": "f", "arguments": {"x": 1.5}}}]}, {"role": "tool", "content": [{"type": "text", "text": "42"}]}])",
-      .tools_json = R"([{"type": "function", "function": {"name": "f", "parameters": {"properties": {"x": {"type": "number"}}}}}])"};
+      .tools_json =
+          R"([{"type": "function", "function": {"name": "f", "parameters": {"properties": {"x": {"type": "number"}}}}}])"};
   std::mt19937 random(17);
   const auto part = [&](size_t longest) {
     const std::string& seed = seeds[random() % seeds.size()];
