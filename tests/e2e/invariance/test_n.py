@@ -1,4 +1,4 @@
-"""n answers of one request against n requests, on SmolLM2: the same tokens, logprobs and keys and values, bit for bit."""
+"""n answers of a request against n requests, on SmolLM2: the same tokens, logprobs, keys and values, bit for bit."""
 
 import json
 import os

@@ -152,8 +152,8 @@ TEST(BadTemplate, DeepNestingNeverCrashes) {
   }
 }
 
-// Parts of the templates of templates/, cut and joined anywhere: a fuzzer that starts from what real templates use. (libFuzzer
-// sees no coverage inside the Rust library, and drops such seeds.)
+// Parts of the templates of templates/, cut and joined anywhere: a fuzzer that starts from what real templates use.
+// (libFuzzer sees no coverage inside the Rust library, and drops such seeds.)
 TEST(BadTemplate, MutantsNeverCrash) {
   std::vector<std::string> seeds;
   for (const auto& file : std::filesystem::directory_iterator(EADEM_SOURCE_DIR "/tests/unit/text/templates")) {
@@ -167,7 +167,8 @@ TEST(BadTemplate, MutantsNeverCrash) {
           R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": null, "tool_calls": [{"function":
           {"name": "f", "arguments": {"x": 1.5}}}]}, {"role": "tool", "content": [{"type": "text", "text": "42"}]}])",
       .tools_json =
-          R"([{"type": "function", "function": {"name": "f", "parameters": {"properties": {"x": {"type": "number"}}}}}])"};
+          R"([{"type": "function", "function": {"name": "f",
+          "parameters": {"properties": {"x": {"type": "number"}}}}}])"};
   std::mt19937 random(17);
   const auto part = [&](size_t longest) {
     const std::string& seed = seeds[random() % seeds.size()];
