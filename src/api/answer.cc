@@ -1,5 +1,6 @@
 #include "api/answer.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace eadem::api {
@@ -11,6 +12,7 @@ Answer::Answer(int index, uint64_t seed, const SamplingParams& sampling, const t
       on_end_(std::move(on_end)) {
   completion_.index = index;
   completion_.seed = seed;
+  min_tokens_ = static_cast<size_t>(std::max(sampling.min_tokens, 0));
   if (tokenizer != nullptr) decoder_.emplace(*tokenizer, text::DecodeOptions{sampling.skip_special_tokens, true});
 }
 
@@ -18,7 +20,10 @@ Answer::Answer(int index, uint64_t seed, const SamplingParams& sampling, const t
 // answer.
 std::string Answer::show(const SampledToken& token, bool last) {
   if (!decoder_) return {};
-  std::string text = stop_.feed(decoder_->push(static_cast<uint32_t>(token.token)));
+  std::string piece = decoder_->push(static_cast<uint32_t>(token.token));
+  // Stop strings count from the first text after min_tokens; nothing was held back before.
+  if (!last && completion_.tokens.size() <= min_tokens_) return piece;
+  std::string text = stop_.feed(piece);
   if (last && !stop_.stopped()) text += stop_.feed(decoder_->finish());
   if (last && !stop_.stopped()) text += stop_.flush();
   return text;

@@ -32,6 +32,7 @@ class Answer final : public engine::Listener {
   Completion completion_;
   std::optional<text::StreamDecoder> decoder_;
   StopText stop_;
+  size_t min_tokens_ = 0;
   OnText on_text_;
   std::function<void()> on_end_;
   bool refused_ = false;  // the caller ended it

@@ -146,6 +146,12 @@ Result<void> Engine::State::start(const EngineOptions& options, const Choice& ch
   kv_hash = options.kv_hash;
   describe(options, choice);
   if (options.trace_file.empty()) return {};
+  for (const MappedFile& file : checkpoint.files()) {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(file.path(), options.trace_file, ignored)) {
+      return Error{"the trace file " + options.trace_file + " is a file of the model"};
+    }
+  }
   EADEM_ASSIGN_OR_RETURN(trace, api::TraceWriter::open(options.trace_file, [this](int sequence) {
                            const auto found = names.find(engine->sequence_of(sequence));
                            return found == names.end() ? std::string("?") : found->second;

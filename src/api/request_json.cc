@@ -1,5 +1,6 @@
 #include "api/request_json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -330,6 +331,11 @@ Result<Request> resolve(const Engine& engine, ParsedRequest parsed) {
   } else {
     request.prompt_token_ids = std::get<std::vector<int32_t>>(std::move(parsed.prompt));
   }
+  // The effective number: what does not fit behind the prompt is not drawn, and the answer tells so. (At least one
+  // stays, so that a prompt that is too long itself is refused by name.)
+  const int64_t room = engine.info().max_model_len - static_cast<int64_t>(request.prompt_token_ids.size());
+  int& max_tokens = request.sampling.max_tokens;
+  if (max_tokens > room) max_tokens = static_cast<int>(std::max<int64_t>(room, 1));
   return request;
 }
 

@@ -46,6 +46,9 @@ struct Kept {
   int64_t failed = 0;
 };
 
+constexpr std::string_view kLineBegins = "{\"line\":";
+constexpr int64_t kMaxAnswers = 1024;  // n of a request
+
 // Finds where whole answers end. Only the last line may be torn.
 Result<Kept> scan(const std::string& path) {
   EADEM_ASSIGN_OR_RETURN(LineReader reader, LineReader::open(path));
@@ -55,7 +58,11 @@ Result<Kept> scan(const std::string& path) {
   int64_t line = 0, wanted = 0, seen = 0;
   for (std::string text; reader.next(text);) {
     const json entry = json::parse(text, nullptr, false);
-    if (!reader.ended_by_newline()) break;
+    if (!reader.ended_by_newline()) {
+      // Torn: cut off where it began, if it can be the beginning of a line of ours.
+      if (text.starts_with(kLineBegins) || kLineBegins.starts_with(text)) break;
+      return foreign;
+    }
     const bool answer = entry.is_object() && entry.contains("sampling") && entry["sampling"].is_object() &&
                         entry["sampling"].value("n", json(1)).is_number_integer();
     if (!entry.is_object() || !entry.contains("line") || !entry["line"].is_number_integer() ||
@@ -67,6 +74,7 @@ Result<Kept> scan(const std::string& path) {
     if (seen == wanted) {
       seen = 0;
       wanted = answer ? entry["sampling"].value("n", int64_t{1}) : 1;
+      if (wanted < 1 || wanted > kMaxAnswers) return foreign;
       line = number;
     }
     if (++seen == wanted) {
@@ -198,6 +206,9 @@ Result<int> run_batch(Engine& engine, int max_batch, const BatchJob& job) {
   std::error_code ignored;
   if (std::filesystem::equivalent(job.files.in, job.files.out, ignored)) {
     return Error{"--in and --out are the same file: " + job.files.in};
+  }
+  if (std::filesystem::equivalent(engine.info().path, job.files.out, ignored)) {
+    return Error{"--out is the model: " + job.files.out};
   }
   EADEM_ASSIGN_OR_RETURN(LineReader in, LineReader::open(job.files.in));
   EADEM_ASSIGN_OR_RETURN(LineWriter out, LineWriter::open(job.files.out));

@@ -1,4 +1,9 @@
 // eadem COMMAND [OPTIONS]
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -85,15 +90,32 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace eadem::cli
 
-int main(int argc, char** argv) {
+namespace {
+
+// A daemon may start the program without its standard files: a file that is opened later must not become one of them.
+void open_standard_files() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) == -1 && ::open("/dev/null", O_RDWR) != descriptor) std::abort();
+  }
+}
+
+int guarded_run(int argc, char** argv) {
   try {
     return eadem::cli::run(argc, argv);
   } catch (const std::bad_alloc&) {
     eadem::cli::print_error("out of memory: lower --max-batch, --kv-memory or logprobs");
-    return eadem::cli::kBadInput;
   } catch (const std::exception& error) {
-    // A file that claims to be ours and holds other types, for example.
     eadem::cli::print_error("cannot go on: " + std::string(error.what()));
-    return eadem::cli::kBadInput;
   }
+  return eadem::cli::kBadInput;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  open_standard_files();
+  const int status = guarded_run(argc, argv);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  eadem::cli::print_error("cannot write to standard output: is the disk full?");
+  return eadem::cli::kBadInput;
 }

@@ -78,7 +78,7 @@ ordered_json compare(const json& was, const json& is) {
 }
 
 // An answer's request: its own seed draws the same with n = 1.
-Result<Request> request_of(const json& answer) {
+Result<Request> request_of(const json& answer) try {
   const Error wanted{
       "no answer of `eadem generate` or `eadem score`: it needs prompt_token_ids, token_ids, seed and sampling"};
   for (const char* field : {"prompt_token_ids", "token_ids", "sampling"}) {
@@ -93,6 +93,13 @@ Result<Request> request_of(const json& answer) {
   request.prompt_token_ids = std::get<std::vector<int32_t>>(std::move(parsed.prompt));
   EADEM_ASSIGN_OR_RETURN(request.sampling, api::parse_sampling(fields, {}));
   return request;
+} catch (const std::exception&) {  // a field of another type
+  return Error{"no answer of `eadem generate` or `eadem score`: a field has a type that they do not write"};
+}
+
+std::string text_of(const json& answer, const char* field) {
+  const auto found = answer.find(field);
+  return found != answer.end() && found->is_string() ? found->get<std::string>() : "none";
 }
 
 class Replay {
@@ -143,11 +150,10 @@ bool Replay::next(Item& item) {
 }
 
 void Replay::check_identity(const Item& item) {
-  const std::string fingerprint = item.original.value("fingerprint", std::string("none"));
+  const std::string fingerprint = text_of(item.original, "fingerprint");
   if (fingerprint == engine_.identity() || !foreign_.insert(fingerprint).second || options_.json) return;
   std::printf("line %" PRId64 ": made under fingerprint %s (%s), run under %s (%s)\n", item.line, fingerprint.c_str(),
-              item.original.value("numerics", std::string("?")).c_str(), engine_.identity().c_str(),
-              engine_.info().numerics.c_str());
+              text_of(item.original, "numerics").c_str(), engine_.identity().c_str(), engine_.info().numerics.c_str());
 }
 
 void Replay::tell(const Item& item, const ordered_json& difference) {

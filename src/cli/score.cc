@@ -20,17 +20,41 @@ struct Options {
   json fields = json::object();
 };
 
-// The completion of a line, as tokens; empty: the prompt itself is scored.
-Result<std::vector<int32_t>> take_completion(const Engine& engine, json& line) {
+// Takes the text 'completion' out of a line; empty: the prompt itself is scored.
+Result<std::string> take_completion(json& line) {
   const auto found = line.find("completion");
-  if (found == line.end()) return std::vector<int32_t>{};
+  if (found == line.end()) return std::string();
   if (line.contains("golden_token_ids")) return Error{"give one of 'completion' and 'golden_token_ids'"};
-  if (!found->is_string()) return Error{"field 'completion' must be a string (token ids go into 'golden_token_ids')"};
-  const auto text = found->get<std::string>();
+  if (!found->is_string() || found->get<std::string>().empty()) {
+    return Error{"field 'completion' must be a text of at least one token (token ids go into 'golden_token_ids')"};
+  }
+  auto text = found->get<std::string>();
   line.erase(found);
-  EADEM_ASSIGN_OR_RETURN(auto ids, engine.tokenize(text, false));
-  if (ids.empty()) return Error{"field 'completion' must hold at least one token"};
-  return ids;
+  return text;
+}
+
+// The completion's tokens as they follow the prompt's: both are tokenised as one text, since many tokenizers would
+// begin a text of its own with another token.
+Result<std::vector<int32_t>> completion_tokens(const Engine& engine, const api::ParsedRequest& parsed,
+                                               const std::string& completion) {
+  std::string text;
+  const bool chat = !parsed.messages.empty();
+  if (chat) {
+    EADEM_ASSIGN_OR_RETURN(text, engine.render_chat(parsed.messages, parsed.tools, parsed.template_kwargs));
+  } else if (const auto* prompt = std::get_if<std::string>(&parsed.prompt)) {
+    text = *prompt;
+  } else {
+    return Error{"'completion' goes with a text; after a prompt of token ids give 'golden_token_ids'"};
+  }
+  EADEM_ASSIGN_OR_RETURN(const auto before, engine.tokenize(text, !chat));
+  EADEM_ASSIGN_OR_RETURN(auto whole, engine.tokenize(text + completion, !chat));
+  if (whole.size() <= before.size() || !std::equal(before.begin(), before.end(), whole.begin())) {
+    return Error{
+        "the prompt's last token and the completion's first are one token together: move spaces from the end of the "
+        "prompt to the beginning of the completion, or give token ids"};
+  }
+  whole.erase(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(before.size()));
+  return whole;
 }
 
 // A completion is a forced continuation, the path of generation itself; a prompt alone is read and not gone on from.
@@ -40,10 +64,12 @@ Result<Request> prepare(const Engine& engine, const SamplingParams& defaults, js
        {"max_tokens", "max_completion_tokens", "min_tokens", "n", "stop", "stop_token_ids", "ignore_eos"}) {
     if (line.contains(field)) return Error{"field '" + std::string(field) + "' says nothing about scoring: remove it"};
   }
-  EADEM_ASSIGN_OR_RETURN(auto completion, take_completion(engine, line));
+  EADEM_ASSIGN_OR_RETURN(const std::string completion, take_completion(line));
   EADEM_ASSIGN_OR_RETURN(auto parsed, api::parse_request(line, defaults));
   SamplingParams& sampling = parsed.sampling;
-  if (!completion.empty()) sampling.golden_token_ids = std::move(completion);
+  if (!completion.empty()) {
+    EADEM_ASSIGN_OR_RETURN(sampling.golden_token_ids, completion_tokens(engine, parsed, completion));
+  }
   sampling.max_tokens = static_cast<int>(sampling.golden_token_ids.size());
   if (sampling.golden_token_ids.empty()) {
     sampling.prompt_logprobs = std::max({sampling.prompt_logprobs, sampling.logprobs, 0});

@@ -42,9 +42,15 @@ std::string rope_group(const ConfigReader& reader) {
 
 Result<RopeScaling> read_scaling(const ConfigReader& reader) {
   const std::string group = rope_group(reader);
+  if (!reader.is_gguf() && (reader.has("rope_scaling", "") || reader.has("rope_parameters", ""))) {
+    return reader.error("rope_scaling must be an object");
+  }
   EADEM_ASSIGN_OR_RETURN(std::string kind, reader.text_or(group + "rope_type", "rope.scaling.type", ""));
   if (kind.empty() && !reader.is_gguf()) {
     EADEM_ASSIGN_OR_RETURN(kind, reader.text_or(group + "type", "", ""));
+  }
+  if (kind.empty() && !reader.is_gguf() && reader.has(group + "factor", "")) {
+    return reader.error("rope scaling has a factor but no rope_type");
   }
   // llama.cpp takes a GGUF factor without a type as linear.
   if (kind.empty() && reader.is_gguf() && reader.has("", "rope.scaling.factor")) return RopeScaling::kLinear;

@@ -213,3 +213,29 @@ def test_chat(eadem):
     assert longer[0] == first and len(longer) == 2
     text = eadem("chat", *arguments[:4], stdin="hello\n").stdout.decode(errors="replace")
     assert text == first["content"] + "\n"
+
+
+def test_a_completion_is_scored_as_it_follows_its_prompt(eadem):
+    prompt, completion = "The lamp needs", " oil every night."
+    parts, whole, merged = eadem.batch(
+        [
+            {"prompt": prompt, "completion": completion},
+            {"prompt": prompt + completion},
+            {"prompt": "ab", "completion": ""},
+        ],
+        name="score",
+        status=1,
+    )
+    tail = len(parts["token_ids"])
+    assert whole["prompt_token_ids"] == parts["prompt_token_ids"] + parts["token_ids"]
+    assert whole["prompt_logprobs"][-tail:] == parts["logprobs"]
+    assert "completion" in merged["error"]["message"]
+
+
+def test_stop_strings_count_after_min_tokens(eadem):
+    base = {"prompt": "once", "max_tokens": 12, "seed": 3, "temperature": 1.0, "ignore_eos": True}
+    (free,) = eadem.batch([base])
+    stop = free["text"][0]
+    at_once, later = eadem.batch([{**base, "stop": stop}, {**base, "stop": stop, "min_tokens": 12}])
+    assert len(at_once["token_ids"]) < 12
+    assert len(later["token_ids"]) == 12

@@ -127,9 +127,10 @@ def test_foreign_output_is_refused(eadem, files, tmp_path):
         assert "line 1" in eadem.error("generate", "--in", other, "--out", target)
         assert target.read_bytes() == whole
     assert "numerics" in eadem.error("generate", "--in", source, "--out", target, "--numerics", "mma16")
-    target.write_text("my thesis\n")
-    assert "--overwrite" in eadem.error("generate", "--in", source, "--out", target)
-    assert target.read_text() == "my thesis\n"
+    for precious in ("my thesis\n", "my thesis", '{"a": 1}', '{"line":1,"sampling":{"n":-1}}\n'):
+        target.write_text(precious)
+        assert "--overwrite" in eadem.error("generate", "--in", source, "--out", target)
+        assert target.read_text() == precious
     eadem("generate", "--in", source, "--out", target, "--overwrite")
     assert target.read_bytes() == whole
     assert "same file" in eadem.error("generate", "--in", source, "--out", source)
