@@ -2,7 +2,7 @@
 """Runs every test of the repository and counts what really ran.
 
 `./dev test` builds first and then calls this. A suite is one gtest executable (natively, or for Arm under the emulator
-that CMake put before it), one folder of Python tests, the tests of the Rust crate, or one fuzz target. Each suite
+that CMake put before it), one file of Python tests, the tests of the Rust crate, or one fuzz target. Each suite
 prints one line; the output of a failed one follows it. A suite that crashes, times out, or runs no test at all counts
 as a failure: nothing passes by not running.
 
@@ -120,15 +120,15 @@ def fuzz_suite(name, command, options, reports):
 
 
 def python_suites(options, reports):
-    """One suite per folder of tests/ that has test_*.py files."""
-    folders = sorted({path.parent for path in (ROOT / "tests").rglob("test_*.py")})
-    for folder in folders:
-        name = folder.relative_to(ROOT)
-        report = reports / f"pytest-{str(name).replace('/', '-')}.xml"
+    """One suite per test_*.py file, so that long ones run side by side."""
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        name = file.relative_to(ROOT)
+        label = name.relative_to("tests").with_suffix("")
+        report = reports / f"pytest-{str(label).replace('/', '-')}.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", str(name)]
         if not options.long:
             command += ["-m", "not long"]
-        yield Suite(f"python/{name.relative_to('tests')}", "pytest", command, 14400 if options.long else 2400, report)
+        yield Suite(f"python/{label}", "pytest", command, 14400 if options.long else 2400, report)
 
 
 def rust_suite():
@@ -278,6 +278,8 @@ def collect_suites(options):
         suites += build_suites(preset, options, reports)
     suites += python_suites(options, reports)
     suites += rust_suite()
+    # The longest first, so that none of them is left alone at the end.
+    suites.sort(key=lambda suite: "invariance/test_" not in suite.name)
     return [suite for suite in suites if options.only in suite.name]
 
 

@@ -9,8 +9,6 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[2]
 NATIVE = ROOT / "build" / "tests" / "e2e" / "invariance" / "invariance"
-ARM = ROOT / "build-aarch64" / "tests" / "e2e" / "invariance" / "invariance"
-EMULATOR = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "-cpu", "max"]
 
 
 def cells(name):
@@ -32,13 +30,6 @@ def run_cell(command, model, cell, folder):
 @pytest.mark.parametrize("cell", cells("cells.txt"))
 def test_cell(smollm2, cell, tmp_path):
     run_cell([NATIVE], smollm2, cell, tmp_path)
-
-
-@pytest.mark.parametrize("cell", cells("cells_neon.txt"))
-def test_cell_on_arm(smollm2, cell, tmp_path):
-    if not ARM.exists():
-        pytest.skip("the Arm build is absent (./dev test builds it; --no-arm leaves it out)")
-    run_cell([*EMULATOR, ARM], smollm2, cell, tmp_path)
 
 
 @pytest.mark.long
