@@ -11,6 +11,7 @@
 
 #include "core/fp_env.h"
 #include "core/result.h"
+#include "weights/message.h"
 
 namespace eadem::api {
 namespace {
@@ -228,18 +229,12 @@ ordered_json top_of(const std::vector<SampledToken>& tokens) {
   return values;
 }
 
-// Long names of untrusted fields would make an error no line to read.
-std::string shortened(const std::string& field) {
-  constexpr size_t kLongest = 64;
-  return field.size() <= kLongest ? field : field.substr(0, kLongest) + "...";
-}
-
 Result<void> read_fields(const json& line, ParsedRequest& request) {
   if (!line.is_object()) return Error{"a request must be a JSON object"};
   for (const auto& [field, value] : line.items()) {
     const auto reader = readers().find(field);
     if (reader == readers().end())
-      return Error{"unknown field '" + shortened(field) + "': remove it, or see `eadem generate --help`"};
+      return Error{"unknown field " + weights::quote(field) + ": remove it (docs/requests.md lists what there is)"};
     if (value.is_null()) continue;  // absent, as clients write it
     EADEM_RETURN_IF_ERROR(reader->second(request, value, field));
   }
@@ -286,7 +281,7 @@ Result<json> parse_line(std::string_view text) {
   };
   try {
     json line = json::parse(text, watch);
-    if (!twice.empty()) return Error{"field '" + shortened(twice) + "' stands there twice"};
+    if (!twice.empty()) return Error{"field " + weights::quote(twice) + " stands there twice"};
     return line;
   } catch (const json::parse_error& fault) {
     return Error{"not valid JSON (at byte " + std::to_string(fault.byte) + ")"};
