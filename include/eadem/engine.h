@@ -82,8 +82,8 @@ class Engine {
   ~Engine();
 
   const ModelInfo& info() const;
-  // BLAKE3, 64 hexadecimal digits, over everything that may move bits: weights, tokenizer, template, end tokens, numerics,
-  // sampler.
+  // BLAKE3, 64 hexadecimal digits, over everything that may move bits: weights, tokenizer, template, end tokens,
+  // numerics, sampler.
   const std::string& identity() const;
   // The model's own sampling defaults (generation_config.json), where it has any.
   const SamplingParams& default_sampling() const;
