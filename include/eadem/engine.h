@@ -90,6 +90,8 @@ class Engine {
 
   // Text. Errors: the model has no tokenizer or template; a template that fails.
   Result<std::vector<int32_t>> tokenize(std::string_view text, bool add_special_tokens = true) const;
+  // The bytes that a token stands for inside a text: not always whole characters. Empty without a tokenizer.
+  std::string_view token_bytes(int32_t token) const;
   Result<std::string> detokenize(std::span<const int32_t> tokens, bool skip_special_tokens = true) const;
   // messages, tools, kwargs: JSON texts of an array, an array or empty, an object or empty. Rendered as transformers
   // would, with the generation prompt; tokenize the result with add_special_tokens = false.

@@ -2,6 +2,7 @@
 // alone.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +10,15 @@
 #include <vector>
 
 namespace eadem {
+
+// What the text of an answer must match: tokens that would leave it are masked, row by row.
+struct Guide {
+  enum class Kind : uint8_t { kJsonSchema, kRegex, kLark };
+  Kind kind = Kind::kJsonSchema;
+  std::string text;  // a JSON schema, a regular expression, or a Lark grammar of llguidance's dialect
+
+  bool operator==(const Guide&) const = default;
+};
 
 // Names, meanings and defaults are those of the completions API and vLLM's extras.
 struct SamplingParams {
@@ -38,12 +48,23 @@ struct SamplingParams {
   // Forced continuation: the answer follows these tokens and reports their logprobs; then it goes on freely up to
   // max_tokens. Stop tokens are obeyed from the last of these on.
   std::vector<int32_t> golden_token_ids;
+
+  std::optional<Guide> guide;
 };
+
+// An embedding instead of an answer: which final hidden states become one vector of length 1.
+enum class Pooling : uint8_t { kNone, kMean, kLast };
 
 struct Request {
   std::string id;                         // repeated in the answer
   std::vector<int32_t> prompt_token_ids;  // at least one
   SamplingParams sampling;
+  Pooling pooling = Pooling::kNone;
+
+  // When it runs, never what comes out.
+  int priority = 0;  // smaller comes first; equal ones by arrival
+  // Past it the answers end where they are (FinishReason::kTimeout)
+  std::optional<std::chrono::steady_clock::time_point> deadline;
 };
 
 }  // namespace eadem

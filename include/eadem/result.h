@@ -20,7 +20,7 @@ struct SampledToken {
   std::vector<TokenLogprob> top;  // in the total order: logit descending, token id ascending
 };
 
-enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
+enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError, kTimeout };
 
 constexpr std::string_view to_string(FinishReason reason) {
   switch (reason) {
@@ -28,6 +28,7 @@ constexpr std::string_view to_string(FinishReason reason) {
     case FinishReason::kLength: return "length";
     case FinishReason::kCancelled: return "cancelled";
     case FinishReason::kError: return "error";
+    case FinishReason::kTimeout: return "timeout";
   }
   return "error";
 }
@@ -42,7 +43,8 @@ struct Completion {
   std::string error;      // where finish_reason is kError
   uint64_t seed = 0;      // of this answer: mix(request seed, index)
   int cached_tokens = 0;  // prompt tokens whose keys and values came from the prefix cache
-  std::string kv_hash;    // where asked: SHA-256 of its KV values in logical order
+  std::vector<float> embedding;  // where pooling was asked: [hidden], of length 1
+  std::string kv_hash;           // where asked: SHA-256 of its KV values in logical order
 };
 
 }  // namespace eadem

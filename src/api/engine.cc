@@ -213,6 +213,10 @@ Result<std::vector<int32_t>> Engine::tokenize(std::string_view text, bool add_sp
   return std::vector<int32_t>(ids.begin(), ids.end());
 }
 
+std::string_view Engine::token_bytes(int32_t token) const {
+  return state_->tokenizer ? state_->tokenizer->token_bytes(static_cast<uint32_t>(token)) : std::string_view();
+}
+
 Result<std::string> Engine::detokenize(std::span<const int32_t> tokens, bool skip_special_tokens) const {
   if (!state_->tokenizer) return Error{state_->info.path + " has no tokenizer"};
   const std::vector<uint32_t> ids(tokens.begin(), tokens.end());

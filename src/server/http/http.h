@@ -1,0 +1,56 @@
+// What a handler sees of HTTP: a request that has come in whole, and the reply it gives. The wire (connections, TLS,
+// limits, timeouts) is behind Reply; handlers know nothing of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace eadem::server {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+  std::string method;                          // upper case
+  std::string path;                            // without the query, percent-decoded
+  std::map<std::string, std::string> query;    // decoded
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string body;
+  std::string remote;      // address of the peer
+  std::string request_id;  // X-Request-Id as it came, or one of ours; repeated in the reply
+  std::string trace_id;    // W3C traceparent: 32 hexadecimal digits, of the request or new
+};
+
+// One reply: either send() once, or begin_stream(), write() as often as wanted, end(). Safe from every thread; calls
+// after the client is gone do nothing. A reply that is dropped unfinished closes its connection (and answers 500 where
+// nothing was sent).
+class Reply {
+ public:
+  virtual ~Reply() = default;
+
+  virtual void send(int status, std::string_view content_type, std::string body, Headers headers = {}) = 0;
+
+  virtual void begin_stream(int status, std::string_view content_type, Headers headers = {}) = 0;
+  // Queues bytes; never blocks. A client that does not read is cut off at the server's limit of unsent bytes.
+  virtual void write(std::string bytes) = 0;
+  virtual void end() = 0;
+
+  // Called at most once, when the client goes before the reply has ended (at once where it is gone already).
+  virtual void on_disconnect(std::function<void()> callback) = 0;
+};
+
+// Runs on a worker thread, never on the one that serves connections: it may parse, render and tokenise.
+using Handler = std::function<void(const HttpRequest& request, std::shared_ptr<Reply> reply)>;
+
+struct Route {
+  std::string method, path;
+  Handler handler;
+  bool open = false;  // needs no API key
+};
+
+}  // namespace eadem::server
