@@ -1,5 +1,5 @@
-// The live page at `/`: files built from web/, kept in the program itself. Open to everyone (it holds no secret and asks
-// for the API key itself); it loads nothing but these files and speaks only to the server it came from.
+// The live page at `/`: files built from web/, kept in the program itself. Open to everyone (it holds no secret and
+// asks for the API key itself); it loads nothing but these files and speaks only to the server it came from.
 #pragma once
 
 #include <span>
