@@ -35,9 +35,10 @@ struct EngineOptions {
   size_t kv_memory = size_t{1} << 30;  // bytes
   int64_t max_model_len = 0;           // positions; 0: the model's context
   bool prefix_cache = true;
-  int force_preempt = 0;   // test handle: preempt a sequence each time it has drawn this many tokens; 0: never
-  bool kv_hash = false;    // fill Completion::kv_hash
-  std::string trace_file;  // a digest of each row, layer and op goes here; empty: none
+  int force_preempt = 0;      // test handle: preempt a sequence each time it has drawn this many tokens; 0: never
+  bool kv_hash = false;       // fill Completion::kv_hash
+  std::string trace_file;     // a digest of each row, layer and op goes here; empty: none
+  std::string chat_template;  // text of a template that stands in for the model's own; empty: the model's
 };
 
 // What an opened model is.
@@ -52,6 +53,12 @@ struct ModelInfo {
   int kv_blocks = 0;
   std::vector<int32_t> eos_token_ids;
   bool has_tokenizer = false, has_chat_template = false;
+};
+
+// What is known of the model's text side; empty where the model has none.
+struct TextInfo {
+  std::string bos_token, eos_token, unk_token, pad_token;  // as the vocabulary spells them
+  std::string chat_template;                               // Jinja source
 };
 
 // What happened so far, so that a test can prove that the path it is about was taken.
@@ -72,6 +79,8 @@ struct Callbacks {
   std::function<bool(int index, const SampledToken& token, std::string_view text)> on_token;
   // All answers of the request, by index.
   std::function<void(std::vector<Completion> answers)> on_done;
+  // The prompt's tokens with their logprobs, before the first token of answer `index`; only where prompt_logprobs asks.
+  std::function<void(int index, const std::vector<SampledToken>& tokens)> on_prompt;
 };
 
 class Engine {
@@ -85,13 +94,21 @@ class Engine {
   // BLAKE3, 64 hexadecimal digits, over everything that may move bits: weights, tokenizer, template, end tokens,
   // numerics, sampler.
   const std::string& identity() const;
+  // What the identity is a digest of: RFC 8785 JSON of strings, one digest or name for each part.
+  const std::string& identity_parts() const;
   // The model's own sampling defaults (generation_config.json), where it has any.
   const SamplingParams& default_sampling() const;
+
+  const TextInfo& text() const;
 
   // Text. Errors: the model has no tokenizer or template; a template that fails.
   Result<std::vector<int32_t>> tokenize(std::string_view text, bool add_special_tokens = true) const;
   // The bytes that a token stands for inside a text: not always whole characters. Empty without a tokenizer.
   std::string_view token_bytes(int32_t token) const;
+  // The token as the vocabulary spells it. Empty without a tokenizer.
+  std::string_view token_text(int32_t token) const;
+  // A token that skip_special_tokens leaves out of the text.
+  bool is_special(int32_t token) const;
   Result<std::string> detokenize(std::span<const int32_t> tokens, bool skip_special_tokens = true) const;
   // messages, tools, kwargs: JSON texts of an array, an array or empty, an object or empty. Rendered as transformers
   // would, with the generation prompt; tokenize the result with add_special_tokens = false.

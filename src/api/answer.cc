@@ -1,9 +1,19 @@
 #include "api/answer.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
+#include "numerics/rng.h"
+
 namespace eadem::api {
+
+uint64_t seed_of_answer(uint64_t seed, int index) { return numerics::mix(seed, static_cast<uint64_t>(index)); }
+
+uint64_t random_seed() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32 | device()) & ((uint64_t{1} << 53) - 1);
+}
 
 Answer::Answer(int index, uint64_t seed, const SamplingParams& sampling, const text::Tokenizer* tokenizer,
                OnText on_text, std::function<void()> on_end)
@@ -27,6 +37,11 @@ std::string Answer::show(const SampledToken& token, bool last) {
   if (last && !stop_.stopped()) text += stop_.feed(decoder_->finish());
   if (last && !stop_.stopped()) text += stop_.flush();
   return text;
+}
+
+void Answer::on_prompt(std::vector<SampledToken> tokens) {
+  completion_.prompt_tokens = std::move(tokens);
+  if (on_prompt_) on_prompt_(completion_.prompt_tokens);
 }
 
 bool Answer::on_token(const SampledToken& token, bool last) {

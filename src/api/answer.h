@@ -12,6 +12,11 @@
 
 namespace eadem::api {
 
+// The seed that answer `index` of a request draws with; alone, an answer of this seed is the same.
+uint64_t seed_of_answer(uint64_t seed, int index);
+// For a request that brings none: below 2^53, so that every JSON reader keeps it exactly.
+uint64_t random_seed();
+
 class Answer final : public engine::Listener {
  public:
   // on_text: (token, text that became certain), false to end the answer. on_end: the answer is complete. tokenizer may
@@ -20,7 +25,10 @@ class Answer final : public engine::Listener {
   Answer(int index, uint64_t seed, const SamplingParams& sampling, const text::Tokenizer* tokenizer, OnText on_text,
          std::function<void()> on_end);
 
-  void on_prompt(std::vector<SampledToken> tokens) override { completion_.prompt_tokens = std::move(tokens); }
+  using OnPrompt = std::function<void(const std::vector<SampledToken>& tokens)>;
+  void on_prompt_done(OnPrompt callback) { on_prompt_ = std::move(callback); }
+
+  void on_prompt(std::vector<SampledToken> tokens) override;
   bool on_token(const SampledToken& token, bool last) override;
   void on_finish(const engine::Outcome& outcome) override;
 
@@ -33,6 +41,7 @@ class Answer final : public engine::Listener {
   std::optional<text::StreamDecoder> decoder_;
   StopText stop_;
   size_t min_tokens_ = 0;
+  OnPrompt on_prompt_;
   OnText on_text_;
   std::function<void()> on_end_;
   bool refused_ = false;  // the caller ended it

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <random>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -13,7 +12,6 @@
 #include "contract/identity.h"
 #include "core/fp_env.h"
 #include "fetch/pull.h"
-#include "numerics/rng.h"
 
 namespace eadem {
 namespace {
@@ -64,12 +62,6 @@ Result<void> check(const EngineOptions& options) {
   return positive("force_preempt", options.force_preempt, 0, 1 << 30);
 }
 
-// Below 2^53, so that every JSON reader keeps it exactly.
-uint64_t random_seed() {
-  std::random_device device;
-  return (static_cast<uint64_t>(device()) << 32 | device()) & ((uint64_t{1} << 53) - 1);
-}
-
 }  // namespace
 
 // One request under way, with its n answers.
@@ -89,7 +81,8 @@ struct Engine::State {
   std::optional<text::ChatTemplate> chat_template;
   SamplingParams sampling;
   ModelInfo info;
-  std::string identity;
+  TextInfo text;
+  std::string identity, identity_parts;
   bool kv_hash = false;
   uint64_t first_calls = 0;  // kernel calls before this engine
   Ticket last_ticket = 0;
@@ -98,7 +91,8 @@ struct Engine::State {
   std::unordered_map<engine::SequenceId, std::string> names;  // for traces: "ticket/index"
 
   Result<void> open(const EngineOptions& options);
-  Result<void> load_text();
+  Result<void> load_text(const EngineOptions& options);
+  void describe_text(const EngineOptions& options);
   Result<void> start(const EngineOptions& options, const Choice& choice);
   void describe(const EngineOptions& options, const Choice& choice);
   void collect();
@@ -110,7 +104,7 @@ Result<void> Engine::State::open(const EngineOptions& options) {
   EADEM_ASSIGN_OR_RETURN(checkpoint, weights::Checkpoint::open(path));
   info.path = path.string();
   EADEM_ASSIGN_OR_RETURN(const Choice choice, choose(options, checkpoint));
-  EADEM_RETURN_IF_ERROR(load_text());
+  EADEM_RETURN_IF_ERROR(load_text(options));
   model::ModelOptions model_options;
   model_options.numerics = choice.numerics;
   model_options.kernels = choice.kernels;
@@ -120,16 +114,39 @@ Result<void> Engine::State::open(const EngineOptions& options) {
   first_calls = choice.kernels->calls->load();
   EADEM_ASSIGN_OR_RETURN(model, model::Model::load(checkpoint, model_options));
   EADEM_RETURN_IF_ERROR(start(options, choice));
-  identity = contract::identity_of(checkpoint, choice.numerics, info.eos_token_ids).digest();
+  contract::Identity parts = contract::identity_of(checkpoint, choice.numerics, info.eos_token_ids);
+  if (!options.chat_template.empty()) parts.chat_template = contract::digest_of_template(options.chat_template);
+  identity_parts = parts.canonical();
+  identity = parts.digest();
   return {};
 }
 
-Result<void> Engine::State::load_text() {
+Result<void> Engine::State::load_text(const EngineOptions& options) {
   EADEM_ASSIGN_OR_RETURN(tokenizer, api::load_tokenizer(checkpoint));
-  EADEM_ASSIGN_OR_RETURN(chat_template, api::load_chat_template(checkpoint));
+  if (options.chat_template.empty()) {
+    EADEM_ASSIGN_OR_RETURN(chat_template, api::load_chat_template(checkpoint));
+  } else {
+    auto parsed = text::ChatTemplate::parse(options.chat_template);
+    if (!parsed.ok()) return Error{"the chat template given: " + parsed.error().message};
+    chat_template = std::move(parsed).value();
+  }
+  describe_text(options);
   EADEM_ASSIGN_OR_RETURN(info.eos_token_ids, api::load_eos(checkpoint, tokenizer));
   EADEM_ASSIGN_OR_RETURN(sampling, api::load_default_sampling(checkpoint));
   return {};
+}
+
+void Engine::State::describe_text(const EngineOptions& options) {
+  text.chat_template =
+      options.chat_template.empty() ? checkpoint.text().chat_template.value_or("") : options.chat_template;
+  if (!tokenizer) return;
+  const auto spelled = [&](std::optional<uint32_t> id) {
+    return id ? std::string(tokenizer->token_text(*id)) : std::string();
+  };
+  text.bos_token = spelled(tokenizer->bos_id());
+  text.eos_token = spelled(tokenizer->eos_id());
+  text.unk_token = spelled(tokenizer->unknown_id());
+  text.pad_token = spelled(tokenizer->pad_id());
 }
 
 Result<void> Engine::State::start(const EngineOptions& options, const Choice& choice) {
@@ -205,7 +222,9 @@ Result<Engine> Engine::open(const EngineOptions& options) {
 
 const ModelInfo& Engine::info() const { return state_->info; }
 const std::string& Engine::identity() const { return state_->identity; }
+const std::string& Engine::identity_parts() const { return state_->identity_parts; }
 const SamplingParams& Engine::default_sampling() const { return state_->sampling; }
+const TextInfo& Engine::text() const { return state_->text; }
 
 Result<std::vector<int32_t>> Engine::tokenize(std::string_view text, bool add_special_tokens) const {
   if (!state_->tokenizer) return Error{state_->info.path + " has no tokenizer: pass prompts as token ids"};
@@ -215,6 +234,14 @@ Result<std::vector<int32_t>> Engine::tokenize(std::string_view text, bool add_sp
 
 std::string_view Engine::token_bytes(int32_t token) const {
   return state_->tokenizer ? state_->tokenizer->token_bytes(static_cast<uint32_t>(token)) : std::string_view();
+}
+
+std::string_view Engine::token_text(int32_t token) const {
+  return state_->tokenizer ? state_->tokenizer->token_text(static_cast<uint32_t>(token)) : std::string_view();
+}
+
+bool Engine::is_special(int32_t token) const {
+  return state_->tokenizer && state_->tokenizer->is_special(static_cast<uint32_t>(token));
 }
 
 Result<std::string> Engine::detokenize(std::span<const int32_t> tokens, bool skip_special_tokens) const {
@@ -231,13 +258,8 @@ Result<std::string> Engine::render_chat(const std::string& messages, const std::
   input.messages_json = messages;
   if (!tools.empty()) input.tools_json = tools;
   input.kwargs_json = kwargs;
-  if (state_->tokenizer) {
-    const auto spelled = [&](std::optional<uint32_t> id) {
-      return id ? std::string(state_->tokenizer->token_text(*id)) : std::string();
-    };
-    input.bos_token = spelled(state_->tokenizer->bos_id());
-    input.eos_token = spelled(state_->tokenizer->eos_id());
-  }
+  input.bos_token = state_->text.bos_token;
+  input.eos_token = state_->text.eos_token;
   return state_->chat_template->render(input);
 }
 
@@ -250,7 +272,7 @@ Result<Engine::Ticket> Engine::submit(Request request, Callbacks callbacks) {
   for (const std::string& stop : sampling.stop) {
     if (stop.empty()) return Error{"stop: a stop string must not be empty"};
   }
-  const uint64_t seed = sampling.seed ? *sampling.seed : random_seed();
+  const uint64_t seed = sampling.seed ? *sampling.seed : api::random_seed();
   const Ticket ticket = ++state.last_ticket;
   Pending& pending = state.pending[ticket];
   pending.callbacks = std::move(callbacks);
@@ -261,12 +283,16 @@ Result<Engine::Ticket> Engine::submit(Request request, Callbacks callbacks) {
         return pending.callbacks.on_token(index, token, text);
       };
     }
-    const uint64_t own_seed = numerics::mix(seed, static_cast<uint64_t>(index));
+    const uint64_t own_seed = api::seed_of_answer(seed, index);
     pending.answers.push_back(std::make_unique<api::Answer>(index, own_seed, sampling,
                                                             state.tokenizer ? &*state.tokenizer : nullptr,
                                                             std::move(on_text), [&state, &pending, ticket] {
                                                               if (--pending.open == 0) state.done.push_back(ticket);
                                                             }));
+    if (pending.callbacks.on_prompt) {
+      pending.answers.back()->on_prompt_done(
+          [&pending, index](const std::vector<SampledToken>& tokens) { pending.callbacks.on_prompt(index, tokens); });
+    }
     auto id = state.engine->submit({request.prompt_token_ids, sampling, own_seed, state.kv_hash},
                                    pending.answers.back().get());
     if (!id.ok()) {

@@ -84,6 +84,8 @@ std::string hash_text(const std::vector<std::string_view>& texts) {
 
 }  // namespace
 
+std::string digest_of_template(std::string_view source) { return hash_text({source}); }
+
 std::string Identity::canonical() const {
   // Keys in ascending order; the values are hexadecimal digits, numbers and plain names, which need no escapes.
   const std::pair<std::string_view, const std::string&> fields[] = {{"chat_template", chat_template},
@@ -119,7 +121,7 @@ Identity identity_of(const weights::Checkpoint& checkpoint, numerics::Numerics n
   identity.tokenizer = gguf
                            ? hash_metadata(checkpoint.metadata(), {"tokenizer.ggml."}, true)
                            : hash_text({assets.tokenizer_json.value_or(""), assets.tokenizer_config_json.value_or("")});
-  identity.chat_template = hash_text({assets.chat_template.value_or("")});
+  identity.chat_template = digest_of_template(assets.chat_template.value_or(""));
   for (const int32_t token : end_tokens) {
     identity.end_tokens += (identity.end_tokens.empty() ? "" : ",") + std::to_string(token);
   }

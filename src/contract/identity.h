@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "numerics/version.h"
@@ -27,6 +28,9 @@ struct Identity {
   std::string canonical() const;
   std::string digest() const;
 };
+
+// What Identity::chat_template is for this source of a template (empty: the model has none).
+std::string digest_of_template(std::string_view source);
 
 // Reads all weights once (a gigabyte takes about a second).
 Identity identity_of(const weights::Checkpoint& checkpoint, numerics::Numerics numerics,
