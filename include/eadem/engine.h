@@ -69,6 +69,7 @@ struct Counters {
   uint64_t preemptions = 0, recomputed_tokens = 0;
   uint64_t finished = 0, failed = 0, cancelled = 0;
   uint64_t max_rows = 0, max_sequences = 0;  // largest step seen
+  uint64_t masked_rows = 0;                  // rows that a guide masked
   uint64_t kernel_calls = 0;                 // kernels of the set in use that ran
 };
 

@@ -71,6 +71,9 @@ Result<void> check_request(const SequenceRequest& request, const Limits& limits)
   }
   EADEM_RETURN_IF_ERROR(sampler::check_params(request.sampling, limits.vocab));
   const SamplingParams& sampling = request.sampling;
+  if (sampling.guide.has_value() != (request.guide != nullptr)) {
+    return Error{"guide: it needs the tokens' text, which the engine alone does not know"};
+  }
   const int64_t answer = std::min<int64_t>(sampling.max_tokens, limits.max_model_len);
   const int64_t entries =
       sampling.n * (answer * std::max(sampling.logprobs, 0) + prompt * std::max(sampling.prompt_logprobs, 0));

@@ -28,6 +28,7 @@ class EngineImpl final : public Engine {
         logits_(std::move(logits)) {
     for (int i = 0; i < model_.pool().threads(); ++i) {
       samplers_.emplace_back(kernels_of(model), static_cast<int>(model.config().vocab));
+      masks_.emplace_back((static_cast<size_t>(model.config().vocab) + 31) / 32);
     }
   }
 
@@ -55,6 +56,8 @@ class EngineImpl final : public Engine {
   struct Drawn {
     SampledToken token;
     std::string error;
+    bool complete = false;  // the guide lets nothing follow
+    bool masked = false;    // by the guide
   };
 
   int64_t position_of(int output) const {
@@ -63,6 +66,8 @@ class EngineImpl final : public Engine {
   void run();
   void sample();
   void sample_outputs(const OutputRange& range, int first, int worker);
+  bool mask(Sequence& sequence, sampler::Draw& draw, Drawn& drawn, int worker);
+  bool advance(Sequence& sequence, Drawn& drawn);
   void commit();
   void commit_piece(const Piece& piece);
   void deliver(Sequence& sequence, int64_t position, Drawn& drawn);
@@ -77,8 +82,9 @@ class EngineImpl final : public Engine {
   Counters counters_;
   KvCache cache_;
   Scheduler scheduler_;
-  std::vector<sampler::Sampler> samplers_;  // by worker
-  Buffer logits_;                           // float32 [kLogitRows][vocab]
+  std::vector<sampler::Sampler> samplers_;    // by worker
+  std::vector<std::vector<uint32_t>> masks_;  // by worker: a bit for each token
+  Buffer logits_;                             // float32 [kLogitRows][vocab]
   Step step_;
   std::vector<Drawn> drawn_;  // by output of the step
   model::TraceSink* trace_ = nullptr;
@@ -104,6 +110,7 @@ Result<SequenceId> EngineImpl::submit(SequenceRequest request, Listener* listene
   sequence->forced_end = static_cast<int64_t>(sequence->tokens.size());
   sequence->next_logits = sequence->prompt - 1;
   sequence->sampling = std::move(request.sampling);
+  if (request.guide != nullptr) sequence->guide = request.guide->clone();
   if (sequence->wants_prompt_logprobs()) {
     sequence->prompt_tokens.push_back({sequence->tokens[0], NAN, {}});
     sequence->next_logits = 0;
@@ -148,8 +155,10 @@ void EngineImpl::sample() {
     ranges.clear();
     for (const Piece& piece : step_.pieces) {
       const int last = std::min(end, piece.output_end);
-      // Penalties count the tokens before a row, so such rows go one after another; others know nothing of each other.
-      const int at_once = sampler::needs_counts(piece.sequence->sampling) ? kLogitRows : kSampledRows;
+      // Penalties and guides know the tokens before a row, so such rows go one after another; others know nothing of
+      // each other.
+      const bool in_order = sampler::needs_counts(piece.sequence->sampling) || piece.sequence->guide != nullptr;
+      const int at_once = in_order ? kLogitRows : kSampledRows;
       for (int o = std::max(begin, piece.output_begin); o < last; o += at_once) {
         ranges.push_back({piece.sequence, o, std::min(last, o + at_once)});
       }
@@ -178,18 +187,39 @@ void EngineImpl::sample_outputs(const OutputRange& range, int first, int worker)
     draw.processed = answers && sequence.sampling.processed_logprobs;
     if (sampler::needs_counts(sequence.sampling)) draw.counts = &sequence.counts;
     if (answers && next - sequence.prompt < sequence.sampling.min_tokens) draw.masked = sequence.stops;
-    auto result = samplers_[static_cast<size_t>(worker)].draw(draw);
     Drawn& drawn = drawn_[static_cast<size_t>(output)];
+    if (answers && sequence.guide != nullptr && !mask(sequence, draw, drawn, worker)) return;
+    auto result = samplers_[static_cast<size_t>(worker)].draw(draw);
     if (!result.ok()) {
       drawn.error = result.error().message;
       return;
     }
     drawn.token = std::move(result).value();
     if (answers && draw.counts != nullptr) sequence.counts.add_output(drawn.token.token);
+    if (answers && sequence.guide != nullptr && !advance(sequence, drawn)) return;
   }
 }
 
+// Which tokens the guide lets follow. A token that is given needs it for processed logprobs alone.
+bool EngineImpl::mask(Sequence& sequence, sampler::Draw& draw, Drawn& drawn, int worker) {
+  if (draw.forced >= 0 && !(draw.processed && draw.logprobs >= 0)) return true;
+  std::vector<uint32_t>& words = masks_[static_cast<size_t>(worker)];
+  const auto masked = sequence.guide->mask(words);
+  if (!masked.ok()) drawn.error = "guide: " + masked.error().message;
+  draw.allowed = words;
+  drawn.masked = masked.ok();
+  return masked.ok();
+}
+
+bool EngineImpl::advance(Sequence& sequence, Drawn& drawn) {
+  const auto accepted = sequence.guide->accept(drawn.token.token);
+  if (!accepted.ok()) drawn.error = "guide: " + accepted.error().message;
+  drawn.complete = sequence.guide->finished();
+  return accepted.ok();
+}
+
 void EngineImpl::commit() {
+  for (const Drawn& drawn : drawn_) counters_.masked_rows += drawn.masked ? 1 : 0;
   for (const Piece& piece : step_.pieces) commit_piece(piece);
 }
 
@@ -229,7 +259,7 @@ void EngineImpl::deliver(Sequence& sequence, int64_t position, Drawn& drawn) {
   if (length > static_cast<int64_t>(sequence.tokens.size())) sequence.tokens.push_back(drawn.token.token);
   const bool is_stop =
       std::find(sequence.stops.begin(), sequence.stops.end(), drawn.token.token) != sequence.stops.end();
-  const bool stops = is_stop && length >= sequence.forced_end;
+  const bool stops = (is_stop || drawn.complete) && length >= sequence.forced_end;
   const bool last = stops || length >= sequence.limit;
   const bool goes_on = sequence.listener->on_token(drawn.token, last);
   if (stops || !goes_on) return finish(sequence, FinishReason::kStop);

@@ -10,6 +10,7 @@
 #include "eadem/engine.h"
 #include "eadem/request.h"
 #include "eadem/result.h"
+#include "engine/token_guide.h"
 #include "model/model.h"
 
 namespace eadem::engine {
@@ -57,6 +58,7 @@ struct SequenceRequest {
   SamplingParams sampling;
   uint64_t seed = 0;
   bool kv_hash = false;
+  std::shared_ptr<const TokenGuide> guide = nullptr;  // at its beginning; where sampling.guide is set
 };
 
 class Engine {

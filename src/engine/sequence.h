@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/engine.h"
@@ -30,6 +31,7 @@ struct Sequence {
   // Position of the first row whose logits are still wanted; token next_logits is the last one told
   int64_t next_logits = 0;
   sampler::TokenCounts counts;              // where a penalty is on
+  std::unique_ptr<TokenGuide> guide;        // past the tokens of the answer that were drawn; null: none
   std::vector<SampledToken> prompt_tokens;  // where prompt_logprobs are wanted
   bool prompt_told = false;
   int64_t forced_preemptions = 0;

@@ -35,6 +35,13 @@ float survivor_sum(std::vector<Candidate>& candidates, float max) {
   return numerics::lane_tree(lanes);
 }
 
+void mask_others(std::span<const uint32_t> allowed, std::span<float> logits) {
+  EADEM_CHECK(allowed.size() * 32 >= logits.size());
+  for (size_t t = 0; t < logits.size(); ++t) {
+    if ((allowed[t / 32] >> (t % 32) & 1u) == 0) logits[t] = kMinusInfinity;
+  }
+}
+
 }  // namespace
 
 bool needs_counts(const SamplingParams& params) {
@@ -72,7 +79,9 @@ const float* Sampler::process(const Draw& draw) {
   const SamplingParams& params = *draw.params;
   const bool divide = params.temperature != 0.0f && params.temperature != 1.0f;
   const bool penalise = draw.counts != nullptr && needs_counts(params);
-  if (!divide && !penalise && params.logit_bias.empty() && draw.masked.empty()) return draw.logits;
+  if (!divide && !penalise && params.logit_bias.empty() && draw.masked.empty() && draw.allowed.empty()) {
+    return draw.logits;
+  }
   float* l = processed_.data();
   std::copy_n(draw.logits, vocab_, l);
   for (const auto& [token, bias] : params.logit_bias) l[token] = numerics::biased(l[token], bias);
@@ -86,6 +95,7 @@ const float* Sampler::process(const Draw& draw) {
     }
   }
   for (const int32_t token : draw.masked) l[token] = kMinusInfinity;
+  if (!draw.allowed.empty()) mask_others(draw.allowed, {l, static_cast<size_t>(vocab_)});
   if (divide) {
     for (int i = 0; i < vocab_; ++i) l[i] = numerics::tempered(l[i], params.temperature);
   }

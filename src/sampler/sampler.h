@@ -35,6 +35,8 @@ struct Draw {
   const TokenCounts* counts = nullptr;     // null: no penalty is on
   // Tokens that may not be drawn here; sampling and processed logprobs alone see it
   std::span<const int32_t> masked;
+  // A grammar: token t may be drawn where bit t % 32 of word t / 32 is set. Empty: every one may. Seen like `masked`
+  std::span<const uint32_t> allowed;
   int32_t forced = -1;     // the token that is given (forced continuation, scoring); -1: draw one
   int logprobs = -1;       // -1: none; k: the token's own and the k first of the total order
   bool processed = false;  // logprobs after steps 1 to 3 instead of raw ones
