@@ -16,8 +16,8 @@
 namespace eadem::api {
 namespace {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
+using json = ordered_json;
 
 Error wrong(std::string_view field, std::string_view wanted) {
   return {"field '" + std::string(field) + "' must be " + std::string(wanted)};
@@ -246,6 +246,10 @@ Result<void> read_fields(const json& line, ParsedRequest& request) {
   return {};
 }
 
+// Fields are kept in order and found by going through them, so their number is bounded.
+constexpr size_t kMostFields = 4096;
+struct TooManyFields {};
+
 // The parser itself does not recurse, but writing a value does: deep nesting would end the stack.
 Result<void> check_nesting(std::string_view text) {
   constexpr int kDeepest = 100;
@@ -273,9 +277,15 @@ Result<json> parse_line(std::string_view text) {
   EADEM_RETURN_IF_ERROR(check_nesting(text));
   std::set<std::string> keys;
   std::string twice;
+  std::vector<size_t> counts;  // fields so far of the objects that are open
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second) {
-      twice = parsed.get<std::string>();
+    if (event == json::parse_event_t::object_start) {
+      counts.push_back(0);
+    } else if (event == json::parse_event_t::object_end) {
+      counts.pop_back();
+    } else if (event == json::parse_event_t::key) {
+      if (++counts.back() > kMostFields) throw TooManyFields();
+      if (depth == 1 && !keys.insert(parsed.get<std::string>()).second) twice = parsed.get<std::string>();
     }
     return true;
   };
@@ -287,6 +297,8 @@ Result<json> parse_line(std::string_view text) {
     return Error{"not valid JSON (at byte " + std::to_string(fault.byte) + ")"};
   } catch (const json::out_of_range&) {
     return Error{"not valid JSON: a number is too large"};
+  } catch (const TooManyFields&) {
+    return Error{"an object has more than " + std::to_string(kMostFields) + " fields"};
   }
 }
 

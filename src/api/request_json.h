@@ -20,14 +20,15 @@ struct ParsedRequest {
   SamplingParams sampling;
 };
 
-// One line of JSONL as JSON. Errors: no valid JSON, nested too deep, a field of the object that stands there twice.
-Result<nlohmann::json> parse_line(std::string_view text);
+// One line of JSONL as JSON. Fields keep their order: templates and schemas show it. Errors: no valid JSON, nested too
+// deep, an object of more than 4096 fields, a field of the outermost object that stands there twice.
+Result<nlohmann::ordered_json> parse_line(std::string_view text);
 
 // One request object; absent fields take `defaults`. Errors name the field and what it must be.
-Result<ParsedRequest> parse_request(const nlohmann::json& line, const SamplingParams& defaults);
+Result<ParsedRequest> parse_request(const nlohmann::ordered_json& line, const SamplingParams& defaults);
 
 // Sampling fields alone, over `defaults`.
-Result<SamplingParams> parse_sampling(const nlohmann::json& fields, const SamplingParams& defaults);
+Result<SamplingParams> parse_sampling(const nlohmann::ordered_json& fields, const SamplingParams& defaults);
 
 // Tokenises the prompt, or renders and tokenises the messages.
 Result<Request> resolve(const Engine& engine, ParsedRequest parsed);

@@ -17,7 +17,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 // The id of a line, where it has one that can be repeated.
-std::string id_of(const json& line) {
+std::string id_of(const ordered_json& line) {
   const auto found = line.is_object() ? line.find("id") : line.end();
   return line.is_object() && found != line.end() && found->is_string() ? found->get<std::string>() : std::string();
 }

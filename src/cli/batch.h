@@ -21,7 +21,7 @@ struct BatchFiles {
 struct BatchJob {
   BatchFiles files;
   // The request that a line asks; an error fails the line alone.
-  std::function<Result<Request>(nlohmann::json line)> prepare;
+  std::function<Result<Request>(nlohmann::ordered_json line)> prepare;
   // One answer of it.
   std::function<nlohmann::ordered_json(const Request& request, const Completion& answer)> render;
 };

@@ -11,7 +11,7 @@
 namespace eadem::cli {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;  // keeps the order of fields
 
 constexpr int kTerminalTokens = 256;  // of an answer to PROMPT without --max-tokens
 

@@ -11,8 +11,8 @@
 namespace eadem::cli {
 namespace {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
+using json = ordered_json;  // keeps the order of fields
 
 struct Options {
   EngineFlags engine;

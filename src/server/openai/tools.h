@@ -54,9 +54,9 @@ struct Tools {
 };
 
 // From a chat request's body: tools, tool_choice (none, auto, required, or {"type": "function", "function": {"name"}}),
-// parallel_tool_calls. Without tools, or with tool_choice none, nothing is enabled and the template gets none. Errors
+// parallel_tool_calls. The template gets the tools with their fields in the client's order. Without tools, or with tool_choice none, nothing is enabled and the template gets none. Errors
 // name the field.
-Result<Tools> parse_tools(const nlohmann::json& body);
+Result<Tools> parse_tools(const nlohmann::ordered_json& body);
 
 // What holds the answer to calls of these tools, for tool_choice required or a named function; none where the text is
 // free. It is compiled like any guide: what a schema says and the guide cannot express is refused there.

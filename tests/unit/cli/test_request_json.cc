@@ -56,6 +56,13 @@ TEST(RequestJson, ChatCountsItsLogprobsApart) {
   EXPECT_EQ(request.value().messages, "[]");
 }
 
+TEST(RequestJson, FieldsKeepTheirOrder) {
+  const std::string tools = R"([{"type":"function","function":{"name":"z","description":"a"}}])";
+  const auto line = parse_line(R"({"messages": [], "tools": )" + tools + "}");
+  ASSERT_TRUE(line.ok());
+  EXPECT_EQ(parse_request(line.value(), {}).value().tools, tools);
+}
+
 TEST(RequestJson, EachFaultNamesItsField) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"prompt": "x")", "not valid JSON"},
@@ -94,6 +101,9 @@ TEST(RequestJson, EachFaultNamesItsField) {
 TEST(RequestJson, DepthAndLengthOfNamesAreBounded) {
   EXPECT_NE(fault(R"({"messages": )" + std::string(100000, '[')).find("nested"), std::string::npos);
   EXPECT_EQ(fault(R"({"messages": [{"role": "user", "content": "[[[[{{{{"}]})"), "");
+  std::string wide = "{\"prompt\": \"x\", \"logit_bias\": {\"0\": 1";
+  for (int i = 1; i <= 5000; ++i) wide += ",\"" + std::to_string(i) + "\": 1";
+  EXPECT_NE(fault(wide + "}}").find("fields"), std::string::npos);
   EXPECT_LT(fault("{\"" + std::string(5000, 'a') + "\": 1}").size(), 300u);
 }
 
