@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,14 +17,23 @@ namespace eadem::server {
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
-  std::string method;                          // upper case
+  std::string method;                          // upper case; HEAD comes as GET (its body is dropped by the wire)
   std::string path;                            // without the query, percent-decoded
+  std::string tail;                            // what stood for the {name} at the end of Route::path
   std::map<std::string, std::string> query;    // decoded
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
   std::string remote;      // address of the peer
   std::string request_id;  // X-Request-Id as it came, or one of ours; repeated in the reply
   std::string trace_id;    // W3C traceparent: 32 hexadecimal digits, of the request or new
+};
+
+// What a handler tells of its request for the log and the metrics: never text of a prompt or an answer.
+struct RequestFacts {
+  std::string model;
+  int64_t prompt_tokens = -1, completion_tokens = -1;  // -1: not known
+  std::optional<uint64_t> seed;
+  std::string finish_reason;  // of the first answer, "cancelled" where the client went
 };
 
 // One reply: either send() once, or begin_stream(), write() as often as wanted, end(). Safe from every thread; calls
@@ -40,15 +50,20 @@ class Reply {
   virtual void write(std::string bytes) = 0;
   virtual void end() = 0;
 
-  // Called at most once, when the client goes before the reply has ended (at once where it is gone already).
+  // Called at most once, when the client goes before the reply has ended (at once where it is gone already). It runs on
+  // the thread that serves connections and must be short.
   virtual void on_disconnect(std::function<void()> callback) = 0;
+
+  // For the line of this request in the log; the last call counts, and only one before the reply has ended.
+  virtual void note(RequestFacts facts) = 0;
 };
 
 // Runs on a worker thread, never on the one that serves connections: it may parse, render and tokenise.
 using Handler = std::function<void(const HttpRequest& request, std::shared_ptr<Reply> reply)>;
 
 struct Route {
-  std::string method, path;
+  std::string method;
+  std::string path;  // exact; or "/v1/models/{name}", where {name} at the end takes all the rest (slashes too, not empty)
   Handler handler;
   bool open = false;  // needs no API key
 };

@@ -1,0 +1,30 @@
+// The routes of the OpenAI-compatible API.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "eadem/service.h"
+#include "server/http/http.h"
+#include "server/metrics.h"
+
+namespace eadem::server {
+
+// What the handlers stand on. Both pointers outlive the routes.
+struct OpenaiOptions {
+  Service* service = nullptr;
+  Metrics* metrics = nullptr;
+  std::vector<std::string> model_names;     // at least one; all are answered to, the first is what replies say
+  std::chrono::milliseconds request_timeout{0};  // from arrival to the last token; 0: none
+  std::string version;                      // of the program
+  std::string tool_parser, reasoning_parser;  // --tool-call-parser, --reasoning-parser; empty: by the template
+  std::string chat_template;                // --chat-template: text of a template; empty: the model's
+  bool generation_config = true;            // false (--generation-config vllm): the model's own defaults are not used
+};
+
+// /v1/models, /v1/completions, /v1/chat/completions, /v1/embeddings, /v1/fingerprint, /tokenize, /detokenize,
+// /tokenizer_info, /openapi.json. The rest (/health, /version, /metrics, /v1/stats, the page) is server.cc's.
+std::vector<Route> openai_routes(const OpenaiOptions& options);
+
+}  // namespace eadem::server
