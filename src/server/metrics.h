@@ -6,7 +6,7 @@
 //
 // GET /v1/stats is one JSON object, all counts since the start, so that a page draws rates from two of them:
 //   {"time": seconds since 1970, "uptime": seconds, "version": "...", "state": "loading" | "ready" | "draining",
-//    "model": "...", "numerics": "...", "fingerprint": "...", "max_model_len": N, "max_num_seqs": N,
+//    "model": "...", "numerics": "...", "isa": "...", "threads": N, "fingerprint": "...", "max_model_len": N, "max_num_seqs": N,
 //    "running": sequences, "waiting": sequences, "kv_blocks": N, "kv_blocks_used": N,
 //    "prompt_tokens": N, "cached_tokens": N, "generation_tokens": N,
 //    "requests": N, "answers": {"stop": N, "length": N, "cancelled": N, "error": N, "timeout": N},
@@ -59,10 +59,16 @@ class Histogram {
 
 enum class Refusal : uint8_t { kInvalid, kQueueFull, kDraining };
 
+struct AnswerCounts {
+  uint64_t cached_tokens = 0, completion_tokens = 0;
+};
+
 // What the wire tells; all since the start but `open`.
 struct HttpCounts {
   uint64_t open = 0, accepted = 0, refused = 0;
 };
+
+class PrometheusText;
 
 class Metrics {
  public:
@@ -72,11 +78,10 @@ class Metrics {
   void refused(Refusal why);
   // Seconds from the arrival of the request to the first token of an answer.
   void first_token(double seconds);
-  // Seconds from one token of an answer to its next.
-  void inter_token(double seconds);
+  // Seconds from one token of an answer to its next; `tokens` of them where several came at once.
+  void inter_token(double seconds, uint64_t tokens = 1);
   // One answer ended, `seconds` after its request came.
-  void finished(FinishReason reason, uint64_t prompt_tokens, uint64_t cached_tokens, uint64_t completion_tokens,
-                double seconds);
+  void finished(FinishReason reason, const AnswerCounts& counts, double seconds);
 
   // One HTTP reply ended (or was cut off).
   void replied(int status);
@@ -96,7 +101,8 @@ class Metrics {
   std::string stats_json(const Moment& moment) const;
 
  private:
-  friend class PrometheusText;
+  void render_answers(PrometheusText& text) const;
+
   using Count = std::atomic<uint64_t>;
   static constexpr size_t kReasons = 5, kRefusals = 3;
 

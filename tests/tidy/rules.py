@@ -43,7 +43,7 @@ MAY_INCLUDE = {
     "fetch": _CORE,
     "contract": _ENGINE | {"text"},
     "api": _API,
-    "cli": _API,
+    "cli": _API | {"server"},
     "server": _API,
 }
 

@@ -63,7 +63,8 @@ using Handler = std::function<void(const HttpRequest& request, std::shared_ptr<R
 
 struct Route {
   std::string method;
-  std::string path;  // exact; or "/v1/models/{name}", where {name} at the end takes all the rest (slashes too, not empty)
+  std::string
+      path;  // exact; or "/v1/models/{name}", where {name} at the end takes all the rest (slashes too, not empty)
   Handler handler;
   bool open = false;  // needs no API key
 };

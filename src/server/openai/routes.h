@@ -15,12 +15,12 @@ namespace eadem::server {
 struct OpenaiOptions {
   Service* service = nullptr;
   Metrics* metrics = nullptr;
-  std::vector<std::string> model_names;     // at least one; all are answered to, the first is what replies say
+  std::vector<std::string> model_names;          // at least one; all are answered to, the first is what replies say
   std::chrono::milliseconds request_timeout{0};  // from arrival to the last token; 0: none
-  std::string version;                      // of the program
-  std::string tool_parser, reasoning_parser;  // --tool-call-parser, --reasoning-parser; empty: by the template
-  std::string chat_template;                // --chat-template: text of a template; empty: the model's
-  bool generation_config = true;            // false (--generation-config vllm): the model's own defaults are not used
+  std::string version;                           // of the program
+  std::string tool_parser, reasoning_parser;     // --tool-call-parser, --reasoning-parser; empty: by the template
+  std::string chat_template;                     // --chat-template: text of a template; empty: the model's
+  bool generation_config = true;  // false (--generation-config vllm): the model's own defaults are not used
 };
 
 // /v1/models, /v1/completions, /v1/chat/completions, /v1/embeddings, /v1/fingerprint, /tokenize, /detokenize,
