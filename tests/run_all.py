@@ -119,13 +119,19 @@ def fuzz_suite(name, command, options, reports):
     return Suite(f"fuzz/{name}", "fuzz", run, seconds + 120, environment=environment)
 
 
+def interpreter_of(file):
+    """Tests of the server run beside the clients that they drive; those have a folder of their own (`./dev setup`)."""
+    clients = ROOT / "tests" / "e2e" / "server"
+    return str(ROOT / ".venv-clients" / "bin" / "python") if clients in file.parents else sys.executable
+
+
 def python_suites(options, reports):
     """One suite per test_*.py file, so that long ones run side by side."""
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
         name = file.relative_to(ROOT)
         label = name.relative_to("tests").with_suffix("")
         report = reports / f"pytest-{str(label).replace('/', '-')}.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", str(name)]
+        command = [interpreter_of(file), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", str(name)]
         if not options.long:
             command += ["-m", "not long"]
         yield Suite(f"python/{label}", "pytest", command, 14400 if options.long else 2400, report)

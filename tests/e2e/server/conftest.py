@@ -1,0 +1,37 @@
+"""Servers for the tests of this folder; the process and its requests are in tests/support/serving.py."""
+
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from serving import FIXTURE_MODELS, Server  # noqa: E402 (the path comes first)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, smollm2):
+    """One server of the real small model for all tests of a file; it must end cleanly after the last."""
+    with Server(smollm2, "--served-model-name", "smollm2-135m", folder=tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Starts servers with options, of a small random model where none is named; each must end cleanly."""
+    started = []
+
+    def start(*options, model=FIXTURE_MODELS / "llama3", **arguments):
+        server = Server(model, *options, folder=tmp_path / f"server{len(started)}", **arguments)
+        started.append(server.start())
+        return server
+
+    yield start
+    try:
+        for server in started:
+            server.stop()
+    finally:
+        for server in started:
+            server.kill()
