@@ -131,7 +131,8 @@ def python_suites(options, reports):
         name = file.relative_to(ROOT)
         label = name.relative_to("tests").with_suffix("")
         report = reports / f"pytest-{str(label).replace('/', '-')}.xml"
-        command = [interpreter_of(file), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", str(name)]
+        command = [interpreter_of(file), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += [f"--junitxml={report}", str(name)]
         if not options.long:
             command += ["-m", "not long"]
         yield Suite(f"python/{label}", "pytest", command, 14400 if options.long else 2400, report)

@@ -1,4 +1,4 @@
-"""Two replicas behind the router `smg`: either gives the same bits, and one that dies is an error or a retry, no hang."""
+"""Two replicas behind the router `smg`: either gives the same bits, and one that dies leaves an error or a retry."""
 
 import concurrent.futures
 import http.client
