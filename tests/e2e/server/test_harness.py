@@ -1,6 +1,8 @@
 """The harness itself, on a fake server: a sound stream passes, and each kind of spoilt one is noticed."""
 
+import asyncio
 import http.client
+import importlib
 import sys
 
 import pytest
@@ -41,6 +43,18 @@ def test_a_program_that_ends_at_once_is_noticed(tmp_path):
     server = Server("fake", folder=tmp_path, command=[sys.executable, "-c", "import sys; sys.exit('no model')"])
     with pytest.raises(AssertionError, match="ended with 1: no model"):
         server.start()
+
+
+@pytest.mark.parametrize("fault", ["", "lost", "doubled", "no-done", "cut", "changed"])
+def test_the_load_generator_notices(tmp_path, monkeypatch, fault):
+    monkeypatch.syspath_prepend(ROOT / "bench" / "serving")
+    load = importlib.import_module("load")
+    options = load.parse(["soak", "--streams", "8", "--seconds", "1", "--kinds", "4", "--tokens", "16"])
+    with fake(tmp_path, "--fault", fault) as server:
+        soak = load.Soak(server, options)
+        asyncio.run(soak.run())
+    assert bool(soak.problems) == bool(fault), soak.problems[:3]
+    assert fault or soak.counts["answers"] > 8
 
 
 def test_metrics():
