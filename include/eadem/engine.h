@@ -67,7 +67,7 @@ struct Counters {
   uint64_t chunked_prompts = 0;                   // prompts that took more than one step
   uint64_t prefix_hit_tokens = 0, prefix_hits = 0, prefix_evictions = 0;
   uint64_t preemptions = 0, recomputed_tokens = 0;
-  uint64_t finished = 0, failed = 0, cancelled = 0;
+  uint64_t finished = 0, failed = 0, cancelled = 0, timed_out = 0;
   uint64_t max_rows = 0, max_sequences = 0;  // largest step seen
   uint64_t masked_rows = 0;                  // rows that a guide masked
   uint64_t kernel_calls = 0;                 // kernels of the set in use that ran
@@ -82,6 +82,14 @@ struct Callbacks {
   std::function<void(std::vector<Completion> answers)> on_done;
   // The prompt's tokens with their logprobs, before the first token of answer `index`; only where prompt_logprobs asks.
   std::function<void(int index, const std::vector<SampledToken>& tokens)> on_prompt;
+  // The first of its answers left the queue: its rows are computed from now on. At most once.
+  std::function<void()> on_start = nullptr;
+};
+
+// What an engine holds between two steps.
+struct Load {
+  int running = 0, waiting = 0;           // sequences
+  int kv_blocks = 0, kv_blocks_used = 0;  // held by sequences that run
 };
 
 class Engine {
@@ -119,6 +127,8 @@ class Engine {
   // Blocks until the request's answers are done. Errors: the request itself is at fault (names the field).
   Result<std::vector<Completion>> generate(Request request, Callbacks callbacks = {});
 
+  // Whether submit would take it; the error it would give. Safe from any thread, also while another one steps.
+  Result<void> check(const Request& request) const;
   // Many at once: submit, then step until it returns false.
   using Ticket = uint64_t;
   Result<Ticket> submit(Request request, Callbacks callbacks);
@@ -126,6 +136,7 @@ class Engine {
   bool step();
 
   Counters counters() const;
+  Load load() const;
 
  private:
   struct State;

@@ -28,7 +28,7 @@ struct Submission {
 // A moment of the service. All of one step, never half of two.
 struct ServiceStats {
   Counters counters;
-  int running = 0, waiting = 0;         // sequences
+  int running = 0, waiting = 0;           // sequences; those of requests that are not begun yet wait
   int kv_blocks = 0, kv_blocks_used = 0;  // held by sequences that run
 };
 

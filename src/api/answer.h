@@ -28,6 +28,11 @@ class Answer final : public engine::Listener {
   using OnPrompt = std::function<void(const std::vector<SampledToken>& tokens)>;
   void on_prompt_done(OnPrompt callback) { on_prompt_ = std::move(callback); }
 
+  void when_started(std::function<void()> callback) { on_start_ = std::move(callback); }
+
+  void on_start() override {
+    if (on_start_) on_start_();
+  }
   void on_prompt(std::vector<SampledToken> tokens) override;
   bool on_token(const SampledToken& token, bool last) override;
   void on_finish(const engine::Outcome& outcome) override;
@@ -41,6 +46,7 @@ class Answer final : public engine::Listener {
   std::optional<text::StreamDecoder> decoder_;
   StopText stop_;
   size_t min_tokens_ = 0;
+  std::function<void()> on_start_;
   OnPrompt on_prompt_;
   OnText on_text_;
   std::function<void()> on_end_;

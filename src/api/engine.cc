@@ -48,7 +48,7 @@ Result<Choice> choose(const EngineOptions& options, const weights::Checkpoint& c
   return choice;
 }
 
-Result<void> check(const EngineOptions& options) {
+Result<void> check_options(const EngineOptions& options) {
   const auto positive = [](std::string_view name, int64_t value, int64_t least, int64_t most) -> Result<void> {
     if (value >= least && value <= most) return {};
     return Error{std::string(name) + " is " + std::to_string(value) + "; it must lie in " + std::to_string(least) +
@@ -95,11 +95,15 @@ struct Engine::State {
   void describe_text(const EngineOptions& options);
   Result<void> start(const EngineOptions& options, const Choice& choice);
   void describe(const EngineOptions& options, const Choice& choice);
+  // Constant: any thread may call it.
+  Result<void> check_request(const Request& request) const;
+  engine::SequenceRequest sequence_of(const Request& request, uint64_t seed) const;
+  void add_answer(Ticket ticket, Pending& asked, const Request& request, int index, uint64_t seed);
   void collect();
 };
 
 Result<void> Engine::State::open(const EngineOptions& options) {
-  EADEM_RETURN_IF_ERROR(check(options));
+  EADEM_RETURN_IF_ERROR(check_options(options));
   EADEM_ASSIGN_OR_RETURN(const auto path, fetch::resolve_model(options.model));
   EADEM_ASSIGN_OR_RETURN(checkpoint, weights::Checkpoint::open(path));
   info.path = path.string();
@@ -263,47 +267,65 @@ Result<std::string> Engine::render_chat(const std::string& messages, const std::
   return state_->chat_template->render(input);
 }
 
-Result<Engine::Ticket> Engine::submit(Request request, Callbacks callbacks) {
-  State& state = *state_;
-  const SamplingParams& sampling = request.sampling;
-  if (sampling.n < 1 || sampling.n > 1024)
-    return Error{"n is " + std::to_string(sampling.n) + "; it must lie in 1 ... 1024"};
-  if (!sampling.stop.empty() && !state.tokenizer) return Error{"stop: the model has no tokenizer; use stop_token_ids"};
-  for (const std::string& stop : sampling.stop) {
+Result<void> Engine::State::check_request(const Request& request) const {
+  const SamplingParams& asked = request.sampling;
+  if (asked.n < 1 || asked.n > 1024)
+    return Error{"n is " + std::to_string(asked.n) + "; it must lie in 1 ... 1024"};
+  if (!asked.stop.empty() && !tokenizer) return Error{"stop: the model has no tokenizer; use stop_token_ids"};
+  for (const std::string& stop : asked.stop) {
     if (stop.empty()) return Error{"stop: a stop string must not be empty"};
   }
-  const uint64_t seed = sampling.seed ? *sampling.seed : api::random_seed();
+  return engine->check(sequence_of(request, 0));
+}
+
+engine::SequenceRequest Engine::State::sequence_of(const Request& request, uint64_t seed) const {
+  engine::SequenceRequest sequence;
+  sequence.prompt = request.prompt_token_ids;
+  sequence.sampling = request.sampling;
+  sequence.seed = seed;
+  sequence.kv_hash = kv_hash;
+  sequence.priority = request.priority;
+  sequence.deadline = request.deadline;
+  return sequence;
+}
+
+void Engine::State::add_answer(Ticket ticket, Pending& asked, const Request& request, int index, uint64_t seed) {
+  api::Answer::OnText on_text;
+  if (asked.callbacks.on_token) {
+    on_text = [&asked, index](const SampledToken& token, std::string_view piece) {
+      return asked.callbacks.on_token(index, token, piece);
+    };
+  }
+  auto answer = std::make_unique<api::Answer>(index, seed, request.sampling, tokenizer ? &*tokenizer : nullptr,
+                                              std::move(on_text), [this, &asked, ticket] {
+                                                if (--asked.open == 0) done.push_back(ticket);
+                                              });
+  if (asked.callbacks.on_prompt) {
+    answer->on_prompt_done(
+        [&asked, index](const std::vector<SampledToken>& tokens) { asked.callbacks.on_prompt(index, tokens); });
+  }
+  answer->when_started([&asked] {
+    if (auto on_start = std::exchange(asked.callbacks.on_start, nullptr)) on_start();
+  });
+  const auto id = engine->submit(sequence_of(request, seed), answer.get());
+  EADEM_CHECK(id.ok());  // it was checked
+  asked.answers.push_back(std::move(answer));
+  asked.sequences.push_back(id.value());
+  ++asked.open;
+  if (trace) names[id.value()] = std::to_string(ticket) + "/" + std::to_string(index);
+}
+
+Result<void> Engine::check(const Request& request) const { return state_->check_request(request); }
+
+Result<Engine::Ticket> Engine::submit(Request request, Callbacks callbacks) {
+  State& state = *state_;
+  EADEM_RETURN_IF_ERROR(state.check_request(request));
+  const uint64_t seed = request.sampling.seed ? *request.sampling.seed : api::random_seed();
   const Ticket ticket = ++state.last_ticket;
-  Pending& pending = state.pending[ticket];
-  pending.callbacks = std::move(callbacks);
-  for (int index = 0; index < sampling.n; ++index) {
-    api::Answer::OnText on_text;
-    if (pending.callbacks.on_token) {
-      on_text = [&pending, index](const SampledToken& token, std::string_view text) {
-        return pending.callbacks.on_token(index, token, text);
-      };
-    }
-    const uint64_t own_seed = api::seed_of_answer(seed, index);
-    pending.answers.push_back(std::make_unique<api::Answer>(index, own_seed, sampling,
-                                                            state.tokenizer ? &*state.tokenizer : nullptr,
-                                                            std::move(on_text), [&state, &pending, ticket] {
-                                                              if (--pending.open == 0) state.done.push_back(ticket);
-                                                            }));
-    if (pending.callbacks.on_prompt) {
-      pending.answers.back()->on_prompt_done(
-          [&pending, index](const std::vector<SampledToken>& tokens) { pending.callbacks.on_prompt(index, tokens); });
-    }
-    auto id = state.engine->submit({request.prompt_token_ids, sampling, own_seed, state.kv_hash},
-                                   pending.answers.back().get());
-    if (!id.ok()) {
-      // The answers are alike but for their seeds: the first is refused, or none.
-      EADEM_CHECK(index == 0);
-      state.pending.erase(ticket);
-      return Error{id.error()};
-    }
-    ++pending.open;
-    pending.sequences.push_back(id.value());
-    if (state.trace) state.names[id.value()] = std::to_string(ticket) + "/" + std::to_string(index);
+  Pending& asked = state.pending[ticket];
+  asked.callbacks = std::move(callbacks);
+  for (int index = 0; index < request.sampling.n; ++index) {
+    state.add_answer(ticket, asked, request, index, api::seed_of_answer(seed, index));
   }
   return ticket;
 }
@@ -341,5 +363,7 @@ Counters Engine::counters() const {
   counters.kernel_calls = state_->model->options().kernels->calls->load() - state_->first_calls;
   return counters;
 }
+
+Load Engine::load() const { return state_->engine->load(); }
 
 }  // namespace eadem

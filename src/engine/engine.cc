@@ -36,11 +36,16 @@ class EngineImpl final : public Engine {
     return model.options().kernels != nullptr ? *model.options().kernels : kernels::best_kernel_set();
   }
 
+  Result<void> check(const SequenceRequest& request) const override { return check_request(request, limits_); }
   Result<SequenceId> submit(SequenceRequest request, Listener* listener) override;
   void cancel(SequenceId id) override;
   bool step() override;
 
   const Counters& counters() const override { return counters_; }
+  Load load() const override {
+    return {static_cast<int>(scheduler_.running().size()), static_cast<int>(scheduler_.waiting().size()),
+            cache_.blocks(), cache_.blocks() - cache_.free_blocks()};
+  }
   int kv_blocks() const override { return cache_.blocks(); }
   int free_blocks() const override { return cache_.free_blocks(); }
   void set_trace(model::TraceSink* trace) override { trace_ = trace; }
@@ -99,6 +104,8 @@ Result<SequenceId> EngineImpl::submit(SequenceRequest request, Listener* listene
   sequence->id = ++last_id_;
   sequence->seed = request.seed;
   sequence->wants_kv_hash = request.kv_hash;
+  sequence->priority = request.priority;
+  sequence->deadline = request.deadline;
   sequence->listener = listener;
   sequence->prompt = static_cast<int64_t>(request.prompt.size());
   sequence->limit = std::min(sequence->prompt + sampling.max_tokens, limits_.max_model_len);
@@ -274,11 +281,15 @@ void EngineImpl::tell_prompt(Sequence& sequence) {
 }
 
 void EngineImpl::collect() {
+  const auto now = std::chrono::steady_clock::now();
+  const auto late = [&](const Sequence& sequence) { return sequence.deadline && *sequence.deadline <= now; };
   std::vector<Sequence*> preempted;
   for (const auto& sequence : scheduler_.running()) {
     if (sequence->finished) continue;
     if (sequence->cancelled) {
       finish(*sequence, FinishReason::kCancelled);
+    } else if (late(*sequence)) {
+      finish(*sequence, FinishReason::kTimeout);
     } else if (sequence->rows_wanted() == 0) {
       tell_prompt(*sequence);
       finish(*sequence, FinishReason::kLength);
@@ -291,7 +302,12 @@ void EngineImpl::collect() {
   // By index: a listener may submit.
   for (size_t i = 0; i < scheduler_.waiting().size(); ++i) {
     Sequence& sequence = *scheduler_.waiting()[i];
-    if (sequence.cancelled && !sequence.finished) finish(sequence, FinishReason::kCancelled);
+    if (sequence.finished) continue;
+    if (sequence.cancelled) {
+      finish(sequence, FinishReason::kCancelled);
+    } else if (late(sequence)) {
+      finish(sequence, FinishReason::kTimeout);
+    }
   }
   for (Sequence* sequence : preempted) scheduler_.preempt(*sequence);
   scheduler_.remove_finished();
@@ -305,7 +321,10 @@ void EngineImpl::finish(Sequence& sequence, FinishReason reason, std::string err
   outcome.cached_tokens = std::max(sequence.cached_tokens, 0);
   const bool complete = reason == FinishReason::kStop || reason == FinishReason::kLength;
   if (complete && sequence.wants_kv_hash) outcome.kv_hash = kv_hash(sequence);
-  ++(complete ? counters_.finished : reason == FinishReason::kCancelled ? counters_.cancelled : counters_.failed);
+  ++(complete                             ? counters_.finished
+     : reason == FinishReason::kCancelled ? counters_.cancelled
+     : reason == FinishReason::kTimeout   ? counters_.timed_out
+                                          : counters_.failed);
   sequence.listener->on_finish(outcome);
 }
 

@@ -2,8 +2,10 @@
 // schedule, run, sample, commit, collect. Single-threaded: the owner calls submit, cancel and step from one thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/result.h"
@@ -48,6 +50,8 @@ class Listener {
   // the sequence (a stop string was found).
   virtual bool on_token(const SampledToken& token, bool last) = 0;
   virtual void on_finish(const Outcome& outcome) = 0;
+  // It left the queue for the first time.
+  virtual void on_start() {}
 };
 
 using SequenceId = uint64_t;
@@ -58,7 +62,9 @@ struct SequenceRequest {
   SamplingParams sampling;
   uint64_t seed = 0;
   bool kv_hash = false;
-  std::shared_ptr<const TokenGuide> guide = nullptr;  // at its beginning; where sampling.guide is set
+  std::shared_ptr<const TokenGuide> guide = nullptr;              // at its beginning; where sampling.guide is set
+  int priority = 0;                                               // smaller comes first
+  std::optional<std::chrono::steady_clock::time_point> deadline;  // past it, it ends with what it has
 };
 
 class Engine {
@@ -68,13 +74,16 @@ class Engine {
   virtual ~Engine() = default;
 
   // Checks the request against the model and the pool (prompt over the context, token out of vocabulary, bad
-  // parameter, not enough blocks for one sequence). `listener` must live until on_finish.
+  // parameter, not enough blocks for one sequence). Safe from any thread, also during a step.
+  virtual Result<void> check(const SequenceRequest& request) const = 0;
+  // Takes a request that passes check(), else its error. `listener` must live until on_finish.
   virtual Result<SequenceId> submit(SequenceRequest request, Listener* listener) = 0;
   virtual void cancel(SequenceId id) = 0;
   // One step. False where nothing is waiting or running.
   virtual bool step() = 0;
 
   virtual const Counters& counters() const = 0;
+  virtual Load load() const = 0;
   virtual int kv_blocks() const = 0;
   virtual int free_blocks() const = 0;  // blocks that no running sequence holds (cached ones count as free)
   virtual void set_trace(model::TraceSink* trace) = 0;

@@ -134,6 +134,7 @@ bool Scheduler::admit_first(Step& step) {
     counters_->prefix_hit_tokens += static_cast<uint64_t>(sequence.computed);
   }
   if (sequence.cached_tokens < 0) {
+    sequence.listener->on_start();
     sequence.cached_tokens = static_cast<int>(std::min(sequence.computed, sequence.prompt));
   }
   insert_by_arrival(running_, std::move(waiting_.front()));

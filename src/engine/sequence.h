@@ -4,8 +4,10 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/engine.h"
@@ -19,6 +21,8 @@ struct Sequence {
   SamplingParams sampling;
   uint64_t seed = 0;
   bool wants_kv_hash = false;
+  int priority = 0;
+  std::optional<std::chrono::steady_clock::time_point> deadline;
   Listener* listener = nullptr;
   int64_t prompt = 0;  // tokens of the prompt: preemption does not move this border
   // Prompt and forced continuation: stop tokens are obeyed from the last forced token on
