@@ -32,6 +32,7 @@
 #include "eadem/engine.h"
 #include "eadem/result.h"
 #include "eadem/service.h"
+#include "server/http/http.h"
 
 namespace eadem::server {
 
@@ -61,11 +62,6 @@ enum class Refusal : uint8_t { kInvalid, kQueueFull, kDraining };
 
 struct AnswerCounts {
   uint64_t cached_tokens = 0, completion_tokens = 0;
-};
-
-// What the wire tells; all since the start but `open`.
-struct HttpCounts {
-  uint64_t open = 0, accepted = 0, refused = 0;
 };
 
 class PrometheusText;

@@ -2,6 +2,7 @@
 // limits, timeouts) is behind Reply; handlers know nothing of it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -25,6 +26,7 @@ struct HttpRequest {
   std::string body;
   std::string remote;      // address of the peer
   std::string request_id;  // X-Request-Id as it came, or one of ours; repeated in the reply
+  std::chrono::steady_clock::time_point arrival;  // when it had come in whole
   std::string trace_id;    // W3C traceparent: 32 hexadecimal digits, of the request or new
 };
 
@@ -61,12 +63,17 @@ class Reply {
 // Runs on a worker thread, never on the one that serves connections: it may parse, render and tokenise.
 using Handler = std::function<void(const HttpRequest& request, std::shared_ptr<Reply> reply)>;
 
+// What the wire tells: connections open now, and taken and refused since the start.
+struct HttpCounts {
+  uint64_t open = 0, accepted = 0, refused = 0;
+};
+
 struct Route {
   std::string method;
   std::string
       path;  // exact; or "/v1/models/{name}", where {name} at the end takes all the rest (slashes too, not empty)
   Handler handler;
-  bool open = false;  // needs no API key
+  bool open = false;  // needs no API key, and is answered while the server drains
 };
 
 }  // namespace eadem::server
