@@ -17,9 +17,8 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr size_t kIdleBuffer = size_t{2} << 10, kBusyBuffer = size_t{64} << 10;
-constexpr size_t kMaxPipelined = size_t{64} << 10;  // bytes read ahead while a request is under way
+constexpr size_t kMaxPipelined = size_t{64} << 10;      // bytes read ahead while a request is under way
 constexpr size_t kMaxUnsentForNext = size_t{64} << 10;  // no new request before the replies are out but for this much
-constexpr size_t kMaxDiscarded = size_t{4} << 20;   // of a body that nobody wants
 constexpr auto kLingerTime = std::chrono::seconds(2), kHandshakeTime = std::chrono::seconds(10);
 constexpr auto kGoneCheck = std::chrono::milliseconds(50);
 constexpr int kClientGone = 499;
@@ -92,16 +91,23 @@ asio::awaitable<void> Connection::read_loop() {
     const size_t got = co_await transport_->read_some(buffer, fault);
     if (phase_ == Phase::kClosed) co_return;
     if (fault) {
-      // A client that has sent all it has to say may still read the replies that are on their way.
-      const bool sent_all = fault == asio::error::eof && exchange_ == nullptr && unsent() > 0;
-      if (!sent_all) co_return;
-      close_when_sent_ = true;
-      if (phase_ != Phase::kLinger) enter(Phase::kLinger);
-      while (phase_ != Phase::kClosed && unsent() > 0) co_await wait_for_room();
+      if (fault == asio::error::eof) co_await half_closed();
       co_return;
     }
     took({read_buffer_.data(), got});
   }
+}
+
+// A client that has sent all it has to say may wait for the replies to it. The end of its stream looks the same where
+// it has gone for good: who said nothing of closing, or speaks HTTP/1.0 (as proxies do), is taken to have gone.
+asio::awaitable<void> Connection::half_closed() {
+  if (exchange_ != nullptr && (!close_asked_ || http_1_0_)) co_return;
+  half_closed_ = true;
+  close_when_sent_ = true;
+  while (phase_ == Phase::kHandler) co_await wait_for_room();
+  if (phase_ == Phase::kClosed || phase_ == Phase::kHeader || phase_ == Phase::kBody) co_return;
+  enter(Phase::kLinger);
+  while (phase_ != Phase::kClosed && unsent() > 0) co_await wait_for_room();
 }
 
 // With the inbox full nothing is read, and the system is asked whether the peer is still there.
@@ -109,16 +115,11 @@ asio::awaitable<void> Connection::wait_for_room() {
   error_code ignored;
   asio::steady_timer timer(core_->io, kGoneCheck);
   co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-  if (phase_ == Phase::kHandler && transport_->peer_gone()) cut("");
+  if (phase_ == Phase::kHandler && transport_->peer_gone(half_closed_)) cut("");
 }
 
 void Connection::took(std::string_view bytes) {
-  if (phase_ == Phase::kLinger) {
-    discarded_ += bytes.size();
-    if (discarded_ > kMaxDiscarded) cut("");
-    return;
-  }
-  if (close_when_sent_) return;
+  if (phase_ == Phase::kLinger || close_when_sent_) return;  // of a request that nobody wants
   inbox_.append(bytes);
   advance();
 }
@@ -176,6 +177,7 @@ void Connection::begin_record() {
   head_only_ = reader_->head_only();
   http_1_0_ = reader_->http_1_0();
   keep_alive_ = reader_->keep_alive();
+  close_asked_ = !keep_alive_;
   begun_ = Clock::now();
   record_ = {.time = std::chrono::system_clock::now(),
              .request_id = request.request_id,
@@ -193,7 +195,7 @@ void Connection::judge_header() {
   match_ = router_ == nullptr ? Router::Match{} : router_->find(request.method, request.path);
   // Without a body nothing stands between this request and the next, and the connection can go on.
   const bool close = reader_->state() != RequestReader::State::kDone;
-  if (router_ == nullptr) {
+  if (core_->starting && match_.route == nullptr) {
     refuse(503, "the server is starting", "", {{"Retry-After", "1"}}, close);
   } else if (core_->draining && (match_.route == nullptr || !match_.route->open)) {
     refuse(503, "the server is shutting down", "", {{"Retry-After", "1"}});
@@ -208,6 +210,9 @@ void Connection::judge_header() {
   } else if (!match_.route->open && !authorised()) {
     refuse(401, "the API key is missing or wrong: send it as `Authorization: Bearer KEY`", "invalid_api_key",
            {{"WWW-Authenticate", "Bearer"}}, close);
+  } else if (const auto coding = request.headers.find("content-encoding");
+             coding != request.headers.end() && coding->second != "identity") {
+    refuse(415, "the body must come without Content-Encoding", "", {}, close);
   } else if (reader_->state() == RequestReader::State::kDone) {
     dispatch();
   } else if (reader_->expects_continue() && inbox_.empty()) {

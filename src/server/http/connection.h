@@ -47,6 +47,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   boost::asio::awaitable<void> read_loop();
   boost::asio::awaitable<void> write_loop();
+  boost::asio::awaitable<void> half_closed();
   boost::asio::awaitable<void> wait_for_room();
   void took(std::string_view bytes);
   // Goes on with what has been read, as far as that is possible now.
@@ -82,8 +83,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Clock::time_point deadline_ = Clock::time_point::max(), last_progress_{};
   std::string inbox_, outbox_, writing_;
   std::vector<char> read_buffer_;
-  bool write_active_ = false, close_when_sent_ = false, busy_ = false;
-  size_t discarded_ = 0;
+  bool write_active_ = false, close_when_sent_ = false, busy_ = false, half_closed_ = false;
 
   // Of the request that is being read or under way.
   std::unique_ptr<RequestReader> reader_;
@@ -93,7 +93,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   RequestRecord record_;
   Clock::time_point begun_{};
   std::string traceparent_, origin_;
-  bool head_only_ = false, http_1_0_ = false, keep_alive_ = false, chunked_ = false, head_sent_ = false;
+  bool head_only_ = false, http_1_0_ = false, keep_alive_ = false, close_asked_ = false, chunked_ = false,
+       head_sent_ = false;
 };
 
 }  // namespace eadem::server

@@ -24,10 +24,10 @@ struct HttpRequest {
   std::map<std::string, std::string> query;    // decoded
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
-  std::string remote;      // address of the peer
-  std::string request_id;  // X-Request-Id as it came, or one of ours; repeated in the reply
+  std::string remote;                             // address of the peer
+  std::string request_id;                         // X-Request-Id as it came, or one of ours; repeated in the reply
   std::chrono::steady_clock::time_point arrival;  // when it had come in whole
-  std::string trace_id;    // W3C traceparent: 32 hexadecimal digits, of the request or new
+  std::string trace_id;                           // W3C traceparent: 32 hexadecimal digits, of the request or new
 };
 
 // What a handler tells of its request for the log and the metrics: never text of a prompt or an answer.

@@ -91,7 +91,7 @@ Result<Listener> listen_unix(const std::string& path) {
   }
   std::memcpy(address.sun_path, path.c_str(), path.size());
   const auto* const generic = reinterpret_cast<const sockaddr*>(&address);
-  struct stat status {};
+  struct stat status{};
   if (::lstat(path.c_str(), &status) == 0) {
     if (!S_ISSOCK(status.st_mode)) return Error{"--uds " + path + ": there is a file that is no socket; remove it"};
     const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -83,7 +83,8 @@ std::string random_hex(size_t digits) {
 
 std::string request_id(std::string_view given) {
   const auto fine = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("._:/+=@-").find(c) != std::string::npos;
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("._:/+=@-").find(c) != std::string::npos;
   };
   if (!given.empty() && given.size() <= 128 && std::all_of(given.begin(), given.end(), fine)) return std::string(given);
   return random_hex(32);

@@ -71,11 +71,11 @@ int choose_protocol(SSL* /*ssl*/, const unsigned char** out, unsigned char* size
 
 }  // namespace
 
-bool Transport::peer_gone() {
+bool Transport::peer_gone(bool half_closed) {
   tcp_info info{};
   socklen_t size = sizeof info;
   if (::getsockopt(socket().native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
-  return info.tcpi_state != TCP_ESTABLISHED;
+  return info.tcpi_state != TCP_ESTABLISHED && !(half_closed && info.tcpi_state == TCP_CLOSE_WAIT);
 }
 
 void Transport::shutdown_send() {

@@ -28,8 +28,9 @@ class Transport {
   virtual boost::asio::awaitable<size_t> write_some(boost::asio::const_buffer from, error_code& fault) = 0;
 
   virtual Socket& socket() = 0;
-  // Whether the peer has closed or reset the connection, told by the system without reading.
-  bool peer_gone();
+  // Whether the peer has closed or reset the connection, told by the system without reading. half_closed: that it sends
+  // no more is known already.
+  bool peer_gone(bool half_closed);
   // No more will be sent; what was sent still goes out.
   void shutdown_send();
   // Everything under way ends with an error.

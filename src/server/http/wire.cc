@@ -31,7 +31,8 @@ constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // where the syst
 constexpr std::string_view kFull =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 113\r\nRetry-After: 1\r\n"
     "Connection: close\r\n\r\n"
-    R"({"error":{"message":"too many open connections","type":"service_unavailable_error","param":null,"code":null}}    )";
+    R"({"error":{"message":"too many open connections","type":"service_unavailable_error",)"
+    R"("param":null,"code":null}}    )";
 
 // Tells a client that there is no room, as far as that can be told without waiting.
 void turn_away(Socket& socket, bool tls) {
@@ -124,8 +125,7 @@ Result<std::unique_ptr<Wire>> Wire::open(WireOptions options) {
   for (const std::string& key : core->options.api_keys) core->key_digests.push_back(digest(key));
   const bool tls = !core->options.tls_certificate.empty() || !core->options.tls_key.empty();
   if (tls) {
-    EADEM_ASSIGN_OR_RETURN(core->tls,
-                           make_tls_context(core->options.tls_certificate, core->options.tls_key));
+    EADEM_ASSIGN_OR_RETURN(core->tls, make_tls_context(core->options.tls_certificate, core->options.tls_key));
   }
   if (core->options.uds.empty()) {
     EADEM_ASSIGN_OR_RETURN(state->listener, listen_tcp(core->options.host, core->options.port, tls));
@@ -145,10 +145,11 @@ Result<std::unique_ptr<Wire>> Wire::open(WireOptions options) {
 
 Wire::~Wire() { stop(); }
 
-void Wire::set_routes(std::vector<Route> routes) {
+void Wire::set_routes(std::vector<Route> routes, bool starting) {
   auto router = std::make_shared<const Router>(std::move(routes));
   const std::lock_guard lock(state_->core->router_mutex);
   state_->core->current_router.swap(router);
+  state_->core->starting = starting;
 }
 
 const std::string& Wire::address() const { return state_->listener.address; }

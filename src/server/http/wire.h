@@ -26,9 +26,9 @@ struct CorsOptions {
 struct RequestRecord {
   std::chrono::system_clock::time_point time;  // when its header had come
   std::string request_id, trace_id, remote, method, path;
-  int status = 0;  // 499: the client went before the reply had ended
+  int status = 0;                        // 499: the client went before the reply had ended
   uint64_t bytes_in = 0, bytes_out = 0;  // of the bodies
-  double seconds = 0;  // from its header to the last byte handed to the connection
+  double seconds = 0;                    // from its header to the last byte handed to the connection
   RequestFacts facts;
   std::string fault;  // why the wire itself refused it or cut it off
   std::string body;   // of the request, where WireOptions::keep_bodies
@@ -36,21 +36,21 @@ struct RequestRecord {
 
 struct WireOptions {
   std::string host = "127.0.0.1";
-  int port = 8000;         // 0: any free one
-  std::string uds;         // path of a Unix socket, instead of host and port
+  int port = 8000;                       // 0: any free one
+  std::string uds;                       // path of a Unix socket, instead of host and port
   std::string tls_certificate, tls_key;  // PEM files; both or none
   std::vector<std::string> api_keys;     // none: everyone may call
   std::string root_path;                 // a prefix that proxies leave on: requests below it are served as without
   CorsOptions cors;
   ReaderLimits limits;
   int max_connections = 4096;
-  size_t max_unsent = size_t{4} << 20;  // bytes of one stream that its client has not taken
-  int workers = 2;                      // threads for handlers
-  bool keep_bodies = false;             // copy each request's body to its record
-  std::chrono::milliseconds idle_timeout{75000};    // between requests
-  std::chrono::milliseconds header_timeout{10000};  // from the first byte of a request to the end of its header
-  std::chrono::milliseconds body_timeout{60000};    // from there to the end of its body
-  std::chrono::milliseconds write_timeout{30000};   // for a client to take anything at all
+  size_t max_unsent = size_t{4} << 20;                    // bytes of one stream that its client has not taken
+  int workers = 2;                                        // threads for handlers
+  bool keep_bodies = false;                               // copy each request's body to its record
+  std::chrono::milliseconds idle_timeout{75000};          // between requests
+  std::chrono::milliseconds header_timeout{10000};        // from the first byte of a request to the end of its header
+  std::chrono::milliseconds body_timeout{60000};          // from there to the end of its body
+  std::chrono::milliseconds write_timeout{30000};         // for a client to take anything at all
   std::function<void(const RequestRecord&)> on_finished;  // on the thread that serves connections: must be short
 };
 
@@ -64,7 +64,8 @@ class Wire {
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
-  void set_routes(std::vector<Route> routes);
+  // starting: more routes will come; whatever is not among these is answered 503 until then, not 404.
+  void set_routes(std::vector<Route> routes, bool starting = false);
   // "http://127.0.0.1:8000", or "unix:/path".
   const std::string& address() const;
   int port() const;

@@ -26,7 +26,7 @@ struct WireCore {
   std::vector<std::string> key_digests;  // SHA-256 of each API key
   std::unique_ptr<boost::asio::ssl::context> tls;
   std::unordered_map<Connection*, std::weak_ptr<Connection>> connections;
-  std::atomic<bool> draining{false}, stopping{false};
+  std::atomic<bool> draining{false}, stopping{false}, starting{true};
   std::atomic<int> busy{0};  // connections with a request under way or a reply not sent
   std::atomic<uint64_t> accepted{0}, refused{0}, open{0};
 
