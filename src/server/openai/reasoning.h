@@ -27,7 +27,7 @@ bool template_reasons(std::string_view chat_template);
 bool prompt_opens_reasoning(std::string_view prompt);
 
 // The guide for an answer that may think first: free text up to </think>, then what `guide` says. `opened` as above;
-// where it is false, the thoughts may be missing. Errors: a Lark grammar, whose rules cannot be put inside another.
+// where it is false, the thoughts may be missing. Errors: a JSON schema that is no object.
 Result<Guide> guide_after_reasoning(const Guide& guide, bool opened);
 
 class ReasoningParser {
@@ -43,6 +43,8 @@ class ReasoningParser {
   enum class State : uint8_t { kStart, kThoughts, kContent };
 
   ReasoningDelta advance(bool last);
+  bool begin(bool last);
+  void think(bool last, ReasoningDelta& delta);
 
   State state_;
   bool trim_;         // white space at the beginning of the thoughts, or between them and the content, is dropped

@@ -54,8 +54,8 @@ struct Tools {
 };
 
 // From a chat request's body: tools, tool_choice (none, auto, required, or {"type": "function", "function": {"name"}}),
-// parallel_tool_calls. The template gets the tools with their fields in the client's order. Without tools, or with tool_choice none, nothing is enabled and the template gets none. Errors
-// name the field.
+// parallel_tool_calls. The template gets the tools with their fields in the client's order. Without tools, or with
+// tool_choice none, nothing is enabled and the template gets none. Errors name the field.
 Result<Tools> parse_tools(const nlohmann::ordered_json& body);
 
 // What holds the answer to calls of these tools, for tool_choice required or a named function; none where the text is
@@ -90,22 +90,40 @@ class ToolParser {
   bool done() const { return !parallel_ && calls_ > 0; }
 
  private:
-  struct Match;
+  // What stands at the beginning of held_.
+  struct Match {
+    enum class Kind : uint8_t { kUnknown, kText, kCalls };  // unknown: more text will tell
+    Kind kind = Kind::kUnknown;
+    size_t size = 0;  // bytes of it
+    std::vector<ToolCall> calls;
+  };
 
   void advance(bool last, ToolDelta& delta);
-  // The first place of held_ where a call may begin; held_.size() where none can, even with more text.
   size_t find_start() const;
-  Match match_call(bool last) const;
+  Match match(bool last);
+  Match match_hermes(bool last);
+  Match match_llama3(bool last);
+  Match match_mistral(bool last);
+  Match match_list(size_t begin, bool last);
+  size_t value_end(size_t begin);
+  std::optional<ToolCall> call_of(std::string_view object) const;
   void emit_text(size_t size, ToolDelta& delta);
+  void emit_calls(Match match, ToolDelta& delta);
+  void drop(size_t size);
 
   ToolFormat format_;
   std::vector<std::string> names_;
   bool parallel_;
   std::string salt_;
   int calls_ = 0;
-  bool any_text_ = false;  // content was emitted
-  std::string space_;      // white space not emitted: dropped where a call follows or went before
-  std::string held_;       // not decided yet
+  bool any_text_ = false;    // content that is no white space was emitted
+  bool after_call_ = false;  // nothing but white space since the last call
+  std::string space_;        // white space not emitted: dropped where a call follows or went before
+  std::string held_;         // not decided yet
+  // How far the JSON value of held_ was read, so that no byte is read twice.
+  size_t read_ = 0, end_ = std::string::npos;
+  int depth_ = 0;
+  bool quoted_ = false, escaped_ = false;
 };
 
 }  // namespace eadem::server
