@@ -1,0 +1,68 @@
+"""The page: its bundle is what its sources give, and it does in headless Chromium what it promises.
+
+The tests themselves are JavaScript (node's own runner); each file of them is one test here.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+WEB = ROOT / "web"
+
+
+def run(command, timeout=600, env=None, cwd=WEB):
+    environment = {**os.environ, **(env or {})}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, cwd=cwd)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-20000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def modules():
+    """What web/package-lock.json pins must be there: `./dev test` installs it."""
+    lock, installed = WEB / "package-lock.json", WEB / "node_modules" / "installed.json"
+    assert installed.exists() and installed.read_bytes() == lock.read_bytes(), (
+        "web/node_modules is missing or old: ./dev test installs it, or `npm ci --ignore-scripts` in web/ and "
+        "`cp package-lock.json node_modules/installed.json`"
+    )
+
+
+def test_bundle_is_what_the_sources_give(modules, tmp_path):
+    run(["node", "build.mjs", str(tmp_path)])
+    built = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    committed = {path.name: path.read_bytes() for path in (WEB / "dist").iterdir()}
+    assert sorted(built) == sorted(committed)
+    for name, content in built.items():
+        assert content == committed[name], f"web/dist/{name} is old: run `npm ci && npm run build` in web/"
+    assert sum(map(len, built.values())) < 200_000
+
+
+def test_bundle_check_sees_a_changed_source(modules, tmp_path):
+    """The negative control: another source gives another bundle."""
+    copy = tmp_path / "web"
+    shutil.copytree(WEB, copy, ignore=shutil.ignore_patterns("node_modules", "dist"))
+    (copy / "node_modules").symlink_to(WEB / "node_modules")
+    source = copy / "src" / "format.js"
+    source.write_text(source.read_text().replace(" ms`", " msec`"))
+    run(["node", "build.mjs", str(tmp_path / "out")], cwd=copy)
+    assert (tmp_path / "out" / "page.js").read_bytes() != (WEB / "dist" / "page.js").read_bytes()
+
+
+def run_tests(name, env=None):
+    output = run(["node", "--test", str(HERE / name)], timeout=1200, env=env)
+    passed = [line for line in output.splitlines() if line.startswith("# pass ")]
+    assert passed and int(passed[0].split()[-1]) > 0, output
+    return int(passed[0].split()[-1])
+
+
+def test_computations(modules):
+    assert run_tests("units.test.mjs") >= 13
+
+
+def test_in_chromium(modules):
+    assert run_tests("page.test.mjs") >= 24
