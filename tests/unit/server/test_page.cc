@@ -26,6 +26,7 @@ class Recorder : public Reply {
   void write(std::string) override { ADD_FAILURE(); }
   void end() override { ADD_FAILURE(); }
   void on_disconnect(std::function<void()>) override {}
+  void note(RequestFacts) override {}
 
   std::string header(std::string_view name) const {
     for (const auto& [key, value] : headers_) {
