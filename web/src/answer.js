@@ -28,6 +28,7 @@ export function requestBody(form) {
 
 export function emptyAnswer() {
   return {
+    promptIds: null,
     text: "",
     reasoning: "",
     tokens: [],
@@ -51,6 +52,7 @@ export function addEvent(answer, event) {
   answer.reasoning += choice.delta?.reasoning_content ?? choice.delta?.reasoning ?? "";
   if (choice.finish_reason) answer.finish = choice.finish_reason;
   if (choice.eadem) answer.eadem = { ...answer.eadem, ...choice.eadem };
+  answer.promptIds ??= choice.prompt_token_ids ?? null;
   const tokens = tokensOf(choice.logprobs);
   const ids = choice.token_ids;
   answer.tokens.push(
@@ -136,4 +138,18 @@ export function promptHash(answer) {
 
 export function seedOf(answer) {
   return answer.eadem?.seed ?? null;
+}
+
+/** The body of /v1/verify for an answer that ended by itself; null where the server did not tell enough. */
+export function claim(answer) {
+  const { eadem, promptIds, tokens, cancelled, problem } = answer;
+  const told = eadem && promptIds && tokens.length > 0 && tokens.every(({ id }) => id !== undefined);
+  if (!told || cancelled || problem) return null;
+  return {
+    model: answer.body.model,
+    eadem,
+    prompt_token_ids: promptIds,
+    token_ids: tokens.map(({ id }) => id),
+    logprobs: tokens.map(({ logprob }) => logprob),
+  };
 }

@@ -55,9 +55,16 @@ export function floatBits(value) {
   return `0x${view.getUint32(0).toString(16).padStart(8, "0")}`;
 }
 
+const MASKED = -9999; // what OpenAI's fields hold for a token that could not be drawn
+
+/** The number of a logprob, or null for a token that could not be drawn. */
+export function known(value) {
+  return typeof value === "number" && value > MASKED ? value : null;
+}
+
 /** A logprob with as many digits as its float32 needs. */
 export function logprob(value) {
-  if (typeof value !== "number") return "masked";
+  if (known(value) === null) return "masked";
   for (let digits = 1; digits < 9; ++digits) {
     const text = value.toPrecision(digits);
     if (Math.fround(Number(text)) === Math.fround(value)) return plain(text);
@@ -69,18 +76,24 @@ function plain(text) {
   return text.replace("-", "−");
 }
 
+// How the server names a token that is no text: bytes that are half a character, or a special token.
+const NAMED = /^(?:bytes:((?:\\x[0-9a-f]{2})+)|token_id:(\d+))$/;
+
+/** What stands for a token without a text of its own; null for all others. */
+export function stand(token) {
+  const [, bytes, id] = NAMED.exec(token.text) ?? [];
+  if (bytes) return bytes.slice(2).replaceAll("\\x", " ");
+  if (id) return `special ${id}`;
+  return token.text === "" ? "∅" : null;
+}
+
 /** A token's text in quotes, with what cannot be seen written out. */
 export function quoted(token) {
-  const text = token.text === "" && token.bytes?.length ? bytesText(token.bytes) : visible(token.text);
-  return `“${text}”`;
+  return stand(token) ?? `“${visible(token.text)}”`;
 }
 
 export function visible(text) {
   return text.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/\r/g, "␍");
-}
-
-export function bytesText(bytes) {
-  return bytes.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
 }
 
 /** Groups of eight, so that a person can compare two digests. */

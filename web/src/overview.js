@@ -173,6 +173,8 @@ function errors(status) {
   return Object.entries(status ?? {}).reduce((sum, [code, count]) => sum + (Number(code) >= 400 ? count : 0), 0);
 }
 
+const COLUMNS = ["Figure", "now", "least", "mean", "most"];
+
 /** What the charts show, in figures: for those who cannot see them. */
 function Figures({ points, span }) {
   const shown = points.filter(({ time }) => time >= points[points.length - 1].time - span);
@@ -197,7 +199,7 @@ function Figures({ points, span }) {
         <table>
           <thead>
             <tr>
-              ${["Figure", "now", "least", "mean", "most"].map((name) => html`<th key=${name} scope="col">${name}</th>`)}
+              ${COLUMNS.map((name) => html`<th key=${name} scope="col">${name}</th>`)}
             </tr>
           </thead>
           <tbody>

@@ -1,13 +1,13 @@
 // Ask, watch the answer come, look into its tokens, and have it again: the same bits.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { addEvent, compare, emptyAnswer, promptHash, requestBody, seedOf } from "./answer.js";
+import { addEvent, claim, compare, emptyAnswer, promptHash, requestBody, seedOf } from "./answer.js";
 import { call, events, explain } from "./api.js";
 import { CopyButton } from "./copy.js";
 import { check, Form, START } from "./form.js";
 import { NONE, number, seconds } from "./format.js";
 import { html } from "./html.js";
 import { Digest, Problem } from "./overview.js";
-import { Proof, verdict } from "./proof.js";
+import { checked, Proof, verdict, Verified } from "./proof.js";
 import { Inspector, Legend, Tokens } from "./tokens.js";
 
 const pathOf = (body) => (body.messages ? "/v1/chat/completions" : "/v1/completions");
@@ -57,6 +57,7 @@ function useModels(ready, key) {
 function useExchange() {
   const [answer, setAnswer] = useState(null);
   const [replay, setReplay] = useState(null);
+  const [verified, setVerified] = useState(null);
   const [busy, setBusy] = useState("");
   const abort = useRef(null);
 
@@ -72,13 +73,28 @@ function useExchange() {
   return {
     answer,
     replay,
+    verified,
     busy,
     cancel: () => abort.current?.abort(),
     send: (body) => {
       setReplay(null);
+      setVerified(null);
       return run("send", body, setAnswer);
     },
+    verify: async () => {
+      abort.current = new AbortController();
+      setBusy("verify");
+      setVerified(null);
+      try {
+        const response = await call("/v1/verify", { body: claim(answer), signal: abort.current.signal });
+        setVerified(await response.json());
+      } catch (error) {
+        setVerified(error.name === "AbortError" ? null : { problem: explain(error) });
+      }
+      setBusy("");
+    },
     again: async () => {
+      setVerified(null);
       const seed = answer.body.seed ?? seedOf(answer);
       const two = await run("replay", { ...answer.body, seed }, setReplay);
       if (two.cancelled || two.problem) return two;
@@ -181,8 +197,11 @@ function Answer({ exchange, view, onView, active, onActive }) {
         </fieldset>
       </div>
       ${answer.problem && html`<${Problem} problem=${answer.problem} />`}
-      ${answer.reasoning && html`
-        <details class="thoughts"><summary>Thoughts</summary><p>${answer.reasoning}</p></details>`}
+      ${
+        answer.reasoning &&
+        html`
+        <details class="thoughts"><summary>Thoughts</summary><p>${answer.reasoning}</p></details>`
+      }
       <div class="body">
         <div>
           ${
@@ -206,13 +225,20 @@ function Answer({ exchange, view, onView, active, onActive }) {
             <button class="primary" aria-disabled=${!canReplay} onClick=${() => canReplay && exchange.again()}>
               Replay with this seed
             </button>
-            <button disabled=${busy !== "replay"} onClick=${exchange.cancel}>Cancel replay</button>
+            <button aria-disabled=${Boolean(busy) || !claim(answer)}
+              onClick=${() => !busy && claim(answer) && exchange.verify()}>
+              Verify on the server
+            </button>
+            <button disabled=${busy !== "replay" && busy !== "verify"} onClick=${exchange.cancel}>Cancel replay</button>
             <span class="note">
-              ${busy === "replay"
-                ? `${replay.tokens.length} tokens so far …`
-                : "Sends the very request again and compares every bit."}
+              ${
+                busy === "replay"
+                  ? `${replay.tokens.length} tokens so far …`
+                  : "Sends the very request again, or its tokens and logprobs to be computed again; compares every bit."
+              }
             </span>
           </div>
+          ${exchange.verified && html`<${Verified} verified=${exchange.verified} />`}
           ${replay?.problem && html`<${Problem} problem=${replay.problem} />`}
           ${replay?.cancelled && html`<p class="note">The replay was cancelled.</p>`}
           ${result && html`<${Proof} result=${result} prefix=${replay.prefix} />`}
@@ -223,9 +249,11 @@ function Answer({ exchange, view, onView, active, onActive }) {
 }
 
 /** What a screen reader is told: beginnings and ends, not every token. */
-function announcement({ answer, replay, busy }) {
+function announcement({ answer, replay, verified, busy }) {
   if (busy === "send") return "The answer is coming.";
   if (busy === "replay") return "The replay is under way.";
+  if (busy === "verify") return "The server checks the answer.";
+  if (verified && !verified.problem) return checked(verified);
   if (replay?.result) return verdict(replay.result);
   if (!answer || answer.problem) return "";
   const end = answer.cancelled ? "Cancelled" : "The answer is complete";

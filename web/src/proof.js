@@ -1,6 +1,7 @@
 // What a replay showed: equal, or where the two part.
 import { floatBits, logprob, quoted } from "./format.js";
 import { html } from "./html.js";
+import { Problem } from "./overview.js";
 
 const WHAT = {
   token: "another token",
@@ -57,5 +58,21 @@ export function Proof({ result, prefix }) {
           </div>`,
         )}
       </dl>
+    </div>`;
+}
+
+/** What the server's own check (POST /v1/verify) says, in a sentence. */
+export function checked({ equal, compared, first_difference: first }) {
+  const counts = `${compared.tokens} tokens and ${compared.logprobs} logprobs`;
+  if (equal) return `Equal: the server computed ${counts} again and found the same bits.`;
+  const [is, was] = [first.computed, first.given].map((value) => value ?? "none");
+  return `Different: token ${first.index + 1} has the ${first.what} ${was}, and the server computed ${is}.`;
+}
+
+export function Verified({ verified }) {
+  if (verified.problem) return html`<${Problem} problem=${verified.problem} />`;
+  return html`
+    <div class="proof ${verified.equal ? "equal" : "different"}">
+      <p class="verdict"><span aria-hidden="true">${verified.equal ? "=" : "≠"}</span> ${checked(verified)}</p>
     </div>`;
 }

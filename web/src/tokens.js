@@ -1,7 +1,7 @@
 // The tokens of an answer, coloured by probability, and what the model thought of the one that is looked at.
 import { Component } from "preact";
 import { useRef } from "preact/hooks";
-import { bytesText, floatBits, logprob, percent, quoted, visible } from "./format.js";
+import { floatBits, known, logprob, percent, quoted, stand } from "./format.js";
 import { html } from "./html.js";
 
 const LEVELS = [
@@ -12,17 +12,18 @@ const LEVELS = [
 ];
 const PAGE = 10;
 
-const probability = (token) => (typeof token.logprob === "number" ? Math.exp(token.logprob) : null);
+const probability = (token) => (known(token.logprob) === null ? null : Math.exp(token.logprob));
 const level = (token) => LEVELS.findIndex(({ from }) => (probability(token) ?? 0) >= from);
 
 function spoken(token, at, count) {
   return `${quoted(token)}, ${percent(probability(token))}, token ${at + 1} of ${count}`;
 }
 
-/** The text as it is; line ends get a mark, and what has no text of its own shows its bytes. */
-function shownText({ text, bytes }) {
-  if (text === "") return html`<span class="mark">${bytes?.length ? bytesText(bytes) : "∅"}</span>`;
-  return text.split(/(\n)/).map((part) => (part === "\n" ? html`<span class="mark">↵</span>${"\n"}` : part));
+/** The text as it is; line ends get a mark, and so does what has no text of its own. */
+function shownText(token) {
+  const other = stand(token);
+  if (other !== null) return html`<span class="mark">⟨${other}⟩</span>`;
+  return token.text.split(/(\n)/).map((part) => (part === "\n" ? html`<span class="mark">↵</span>${"\n"}` : part));
 }
 
 // Only what changed is drawn again: an answer may have thousands of tokens.
@@ -136,7 +137,7 @@ function Top({ token, chosen }) {
   const share = probability(token) ?? 0;
   return html`
     <tr class=${chosen ? "chosen" : ""}>
-      <th scope="row">${visible(quoted(token))}${chosen && html` <span class="tag">drawn</span>`}</th>
+      <th scope="row">${quoted(token)}${chosen && html` <span class="tag">drawn</span>`}</th>
       <td>
         <svg class="share" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
           <rect width=${share * 100} height="6" />

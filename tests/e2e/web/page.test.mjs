@@ -31,8 +31,8 @@ async function ask(page) {
   await finished(page);
 }
 
-/** Lets `change` rewrite the events of every answer but the first: a server, or a proxy, that is not true. */
-async function tamper(page, change) {
+/** Lets `change` rewrite the events of all but the first `spared` answers: a server, or a proxy, that is not true. */
+async function tamper(page, change, spared = 1) {
   let answers = 0;
   await page.route("**/v1/chat/completions", async (route) => {
     const response = await route.fetch();
@@ -41,11 +41,12 @@ async function tamper(page, change) {
     let at = 0;
     const rewrite = (_, text) => {
       const event = JSON.parse(text);
-      change(event, at);
-      at += 1;
+      const brings = event.choices?.[0]?.logprobs?.content?.length > 0;
+      change(event, brings ? at : null);
+      if (brings) at += 1;
       return `data: ${JSON.stringify(event)}`;
     };
-    if (answers > 1) body = body.replace(/^data: (\{.*\})$/gm, rewrite);
+    if (answers > spared) body = body.replace(/^data: (\{.*\})$/gm, rewrite);
     await route.fulfill({ response, body });
   });
 }
@@ -220,6 +221,20 @@ for (const { name, say, change } of TAMPERED) {
     await finish();
   });
 }
+
+test("the server itself verifies an answer, and finds what was changed on the way", async () => {
+  const { page, finish } = await open(browser, stub.origin, { hash: PLAYGROUND });
+  const verify = page.getByRole("button", { name: "Verify on the server" });
+  await ask(page);
+  await verify.click();
+  await page.getByText("Equal: the server computed 25 tokens and 25 logprobs again").first().waitFor();
+  await tamper(page, TAMPERED[0].change, 0);
+  await ask(page);
+  assert.equal(await verdict(page).count(), 0);
+  await verify.click();
+  await page.getByText(/Different: token 8 has the logprob [-−.\de]+, and the server computed/).first().waitFor();
+  await finish();
+});
 
 test("a cancelled answer ends at once, and its replay is compared as far as it went", async () => {
   stub.pace = 80;

@@ -68,10 +68,10 @@ function draw(prompt, seed, at, asked) {
 
 const bytesOf = (text) => [...Buffer.from(text)];
 
-function chatChoice(token, first) {
+function chatChoice(token) {
   const top_logprobs = token.top.map((other) => ({ ...other, bytes: bytesOf(other.token) }));
   return {
-    delta: { ...(first ? { role: "assistant" } : {}), content: token.word },
+    delta: { content: token.word },
     logprobs: { content: [{ token: token.word, logprob: token.logprob, bytes: bytesOf(token.word), top_logprobs }] },
   };
 }
@@ -92,6 +92,7 @@ class Stub {
   constructor() {
     this.requests = []; // bodies, in order
     this.headers = []; // of those requests
+    this.asked = new Map(); // prompts by their hash
     this.cancelled = 0; // answers whose client went
     this.refuse = null; // (path) -> { status, message, retryAfter } or null
     this.key = ""; // where set, the API asks for it
@@ -138,7 +139,22 @@ class Stub {
       this.headers.push(request.headers);
       return this.answer(path, JSON.parse(body), response);
     }
+    if (path === "/v1/verify") return this.json(response, 200, this.verify(JSON.parse(body)));
     return this.error(response, { status: 404, message: `there is nothing at ${path}` });
+  }
+
+  /** Computes the tokens again, as POST /v1/verify does. */
+  verify({ eadem, token_ids, logprobs }) {
+    const prompt = this.asked.get(eadem.prompt_hash);
+    const again = token_ids.map((_, at) => draw(prompt, eadem.seed, at, 0));
+    const index = again.findIndex(({ id, logprob }, at) => id !== token_ids[at] || logprob !== logprobs[at]);
+    const difference = { index, what: "logprob", given: logprobs[index], computed: again[index]?.logprob };
+    return {
+      equal: index < 0,
+      compared: { tokens: token_ids.length, logprobs: logprobs.length },
+      first_difference: index < 0 ? null : difference,
+      fingerprint: FINGERPRINT,
+    };
   }
 
   async file(path, response) {
@@ -194,15 +210,22 @@ class Stub {
           ...event,
         })}\n\n`,
       );
-    const eadem = { seed, numerics: "int8-v1", prompt_hash: hash(prompt).toString("hex") };
+    const prompt_hash = hash(prompt).toString("hex");
+    this.asked.set(prompt_hash, prompt);
+    const eadem = {
+      seed,
+      numerics: "int8-v1",
+      prompt_hash,
+      fingerprint: FINGERPRINT,
+      sampling: { max_tokens: length },
+    };
+    const begin = chat ? { delta: { role: "assistant", content: "" } } : { text: "" };
+    send({ eadem, choices: [{ index: 0, ...begin, logprobs: null, prompt_token_ids: [1, 2], finish_reason: null }] });
     this.streams += 1;
     for (let at = 0; at < length && !gone; ++at) {
       const token = draw(prompt, seed, at, asked);
-      const choice = chat ? chatChoice(token, at === 0) : textChoice(token);
-      send({
-        choices: [{ index: 0, ...choice, token_ids: [token.id], finish_reason: null }],
-        ...(at === 0 ? { eadem } : {}),
-      });
+      const choice = chat ? chatChoice(token) : textChoice(token);
+      send({ choices: [{ index: 0, ...choice, token_ids: [token.id], finish_reason: null }] });
       this.generated += 1;
       if (this.pace) await new Promise((resolve) => setTimeout(resolve, this.pace));
     }

@@ -65,4 +65,4 @@ def test_computations(modules):
 
 
 def test_in_chromium(modules):
-    assert run_tests("page.test.mjs") >= 24
+    assert run_tests("page.test.mjs") >= 25
