@@ -35,7 +35,9 @@ struct EngineOptions {
   size_t kv_memory = size_t{1} << 30;  // bytes
   int64_t max_model_len = 0;           // positions; 0: the model's context
   bool prefix_cache = true;
-  int force_preempt = 0;      // test handle: preempt a sequence each time it has drawn this many tokens; 0: never
+  int force_preempt = 0;  // test handle: preempt a sequence each time it has drawn this many tokens; 0: never
+  // A step runs on a thread of its own while the callbacks of the one before are called. Off where there is a trace.
+  bool async_scheduling = false;
   bool kv_hash = false;       // fill Completion::kv_hash
   std::string trace_file;     // a digest of each row, layer and op goes here; empty: none
   std::string chat_template;  // text of a template that stands in for the model's own; empty: the model's
@@ -69,6 +71,8 @@ struct Counters {
   uint64_t preemptions = 0, recomputed_tokens = 0;
   uint64_t finished = 0, failed = 0, cancelled = 0, timed_out = 0;
   uint64_t max_rows = 0, max_sequences = 0;  // largest step seen
+  uint64_t overlapped_steps = 0;             // computed while the tokens of the one before were told
+  uint64_t discarded_rows = 0;               // computed for a sequence that a listener had ended meanwhile
   uint64_t masked_rows = 0;                  // rows that a guide masked
   uint64_t kernel_calls = 0;                 // kernels of the set in use that ran
 };
@@ -134,6 +138,9 @@ class Engine {
   Result<Ticket> submit(Request request, Callbacks callbacks);
   void cancel(Ticket ticket);
   bool step();
+  // Returns when the step under way (async_scheduling) is computed: what is submitted and cancelled before the next
+  // call of step() is in time for the one after it.
+  void wait();
 
   Counters counters() const;
   Load load() const;

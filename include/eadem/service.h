@@ -14,7 +14,7 @@
 namespace eadem {
 
 struct ServiceOptions {
-  EngineOptions engine;
+  EngineOptions engine = {.async_scheduling = true};
   int max_waiting = 1024;  // requests taken but not yet running; more are refused
 };
 

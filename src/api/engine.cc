@@ -162,6 +162,7 @@ Result<void> Engine::State::start(const EngineOptions& options, const Choice& ch
   engine_options.max_model_len = options.max_model_len;
   engine_options.prefix_cache = options.prefix_cache;
   engine_options.force_preempt = options.force_preempt;
+  engine_options.async_scheduling = options.async_scheduling && options.trace_file.empty();
   engine_options.eos = info.eos_token_ids;
   EADEM_ASSIGN_OR_RETURN(engine, engine::Engine::create(*model, engine_options));
   kv_hash = options.kv_hash;
@@ -269,8 +270,7 @@ Result<std::string> Engine::render_chat(const std::string& messages, const std::
 
 Result<void> Engine::State::check_request(const Request& request) const {
   const SamplingParams& asked = request.sampling;
-  if (asked.n < 1 || asked.n > 1024)
-    return Error{"n is " + std::to_string(asked.n) + "; it must lie in 1 ... 1024"};
+  if (asked.n < 1 || asked.n > 1024) return Error{"n is " + std::to_string(asked.n) + "; it must lie in 1 ... 1024"};
   if (!asked.stop.empty() && !tokenizer) return Error{"stop: the model has no tokenizer; use stop_token_ids"};
   for (const std::string& stop : asked.stop) {
     if (stop.empty()) return Error{"stop: a stop string must not be empty"};
@@ -336,6 +336,8 @@ void Engine::cancel(Ticket ticket) {
   for (const auto sequence : std::vector(found->second.sequences)) state_->engine->cancel(sequence);
   state_->collect();
 }
+
+void Engine::wait() { state_->engine->wait(); }
 
 bool Engine::step() {
   const bool more = state_->engine->step();

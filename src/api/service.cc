@@ -102,7 +102,8 @@ ServiceStats Service::State::snapshot(const Engine& engine) {
 
 void Service::State::work() {
   Inbox taken;
-  while (take(taken)) {
+  // What arrives while a step is computed is in time for the next.
+  for (engine.wait(); take(taken); engine.wait()) {
     for (Asked& asked : taken.asked) begin(std::move(asked));
     for (const uint64_t ticket : taken.cancelled) {
       const auto found = tickets.find(ticket);

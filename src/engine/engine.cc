@@ -2,43 +2,54 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
+#include <system_error>
+#include <utility>
 
 #include "core/check.h"
 #include "core/sha256.h"
 #include "engine/check_request.h"
+#include "engine/executor.h"
 #include "engine/kv_cache.h"
 #include "engine/scheduler.h"
-#include "sampler/sampler.h"
+#include "engine/step_runner.h"
 
 namespace eadem::engine {
 namespace {
 
-constexpr int kLogitRows = 64;   // rows whose logits are in memory at once
-constexpr int kSampledRows = 4;  // outputs of a sequence that a worker samples in one go
+// What a listener has still to be told.
+struct News {
+  enum class Kind : uint8_t { kPrompt, kToken, kEnd };
+  Sequence* sequence = nullptr;
+  Kind kind = Kind::kToken;
+  SampledToken token;
+  int64_t position = 0;  // kToken: of the row that drew it
+  bool last = false;     // kToken: the engine ends the sequence here
+  FinishReason reason = FinishReason::kStop;
+  std::string error;
+  std::string kv_hash;  // kToken: of a sequence that ended here, where its blocks were taken meanwhile
+};
 
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(model::Model& model, const Options& options, Limits limits, model::KvPool pool, Buffer logits)
+  EngineImpl(model::Model& model, const Options& options, Limits limits, model::KvPool pool, StepRunner runner)
       : model_(model),
         options_(options),
         limits_(limits),
         cache_(std::move(pool), options.prefix_cache, &counters_),
         scheduler_({options.max_batch, options.prefill_chunk, model.options().max_rows}, &cache_, &counters_),
-        logits_(std::move(logits)) {
-    for (int i = 0; i < model_.pool().threads(); ++i) {
-      samplers_.emplace_back(kernels_of(model), static_cast<int>(model.config().vocab));
-      masks_.emplace_back((static_cast<size_t>(model.config().vocab) + 31) / 32);
-    }
-  }
-
-  static const kernels::KernelSet& kernels_of(const model::Model& model) {
-    return model.options().kernels != nullptr ? *model.options().kernels : kernels::best_kernel_set();
+        runner_(std::move(runner)) {
+    scheduler_.before_preemption([this](const Sequence& sequence) { keep_hashes(sequence); });
+    if (options.async_scheduling) executor_.emplace();
   }
 
   Result<void> check(const SequenceRequest& request) const override { return check_request(request, limits_); }
   Result<SequenceId> submit(SequenceRequest request, Listener* listener) override;
   void cancel(SequenceId id) override;
+  void wait() override {
+    if (executor_) executor_->finish();
+  }
   bool step() override;
 
   const Counters& counters() const override { return counters_; }
@@ -52,34 +63,19 @@ class EngineImpl final : public Engine {
   SequenceId sequence_of(int index) const override { return step_.pieces[static_cast<size_t>(index)].sequence->id; }
 
  private:
-  // Outputs of one sequence that one worker samples.
-  struct OutputRange {
-    Sequence* sequence = nullptr;
-    int begin = 0, end = 0;
-  };
-  // What the sampler said of an output.
-  struct Drawn {
-    SampledToken token;
-    std::string error;
-    bool complete = false;  // the guide lets nothing follow
-    bool masked = false;    // by the guide
-  };
-
-  int64_t position_of(int output) const {
-    return step_.batch.rows[static_cast<size_t>(step_.batch.outputs[static_cast<size_t>(output)])].position;
-  }
-  void run();
-  void sample();
-  void sample_outputs(const OutputRange& range, int first, int worker);
-  bool mask(Sequence& sequence, sampler::Draw& draw, Drawn& drawn, int worker);
-  bool advance(Sequence& sequence, Drawn& drawn);
+  void launch();
   void commit();
   void commit_piece(const Piece& piece);
-  void deliver(Sequence& sequence, int64_t position, Drawn& drawn);
-  void tell_prompt(Sequence& sequence);
-  void collect();
-  void finish(Sequence& sequence, FinishReason reason, std::string error = {});
-  std::string kv_hash(const Sequence& sequence);
+  void take(Sequence& sequence, int64_t position, Drawn& drawn);
+  void take_prompt(Sequence& sequence);
+  void end_overdue();
+  void preempt_for_test();
+  void tell();
+  void tell_token(Sequence& sequence, const News& news);
+  void end(Sequence& sequence, FinishReason reason, std::string error = {});
+  void tell_end(Sequence& sequence, FinishReason reason, const News& news);
+  void keep_hashes(const Sequence& sequence);
+  std::string kv_hash(const Sequence& sequence, int64_t positions) const;
 
   model::Model& model_;
   Options options_;
@@ -87,13 +83,13 @@ class EngineImpl final : public Engine {
   Counters counters_;
   KvCache cache_;
   Scheduler scheduler_;
-  std::vector<sampler::Sampler> samplers_;    // by worker
-  std::vector<std::vector<uint32_t>> masks_;  // by worker: a bit for each token
-  Buffer logits_;                             // float32 [kLogitRows][vocab]
-  Step step_;
-  std::vector<Drawn> drawn_;  // by output of the step
+  StepRunner runner_;
+  Step step_;               // the last one scheduled
+  bool under_way_ = false;  // it is not committed yet
+  std::vector<News> news_;  // in the order in which it happened
   model::TraceSink* trace_ = nullptr;
   SequenceId last_id_ = 0;
+  std::optional<Executor> executor_;  // with asynchronous scheduling. The last member: what it runs uses all others
 };
 
 Result<SequenceId> EngineImpl::submit(SequenceRequest request, Listener* listener) {
@@ -115,7 +111,7 @@ Result<SequenceId> EngineImpl::submit(SequenceRequest request, Listener* listene
   sequence->tokens = std::move(request.prompt);
   sequence->tokens.insert(sequence->tokens.end(), sampling.golden_token_ids.begin(), sampling.golden_token_ids.end());
   sequence->forced_end = static_cast<int64_t>(sequence->tokens.size());
-  sequence->next_logits = sequence->prompt - 1;
+  sequence->next_logits = sequence->told_logits = sequence->prompt - 1;
   sequence->sampling = std::move(request.sampling);
   if (request.guide != nullptr) sequence->guide = request.guide->clone();
   if (sequence->wants_prompt_logprobs()) {
@@ -134,106 +130,52 @@ void EngineImpl::cancel(SequenceId id) {
   std::for_each(scheduler_.waiting().begin(), scheduler_.waiting().end(), mark);
 }
 
+// Between commit() and launch() nothing is under way, and all that is known of a sequence is true: ends, preemption and
+// scheduling happen there.
 bool EngineImpl::step() {
+  if (under_way_) commit();
+  end_overdue();
+  preempt_for_test();
+  scheduler_.remove_finished();
   scheduler_.schedule(step_);
-  run();
-  sample();
-  commit();
-  collect();
+  launch();
+  if (!executor_) commit();
+  tell();
+  scheduler_.remove_finished();
   return !scheduler_.idle();
 }
 
-void EngineImpl::run() {
+void EngineImpl::launch() {
+  under_way_ = true;
   if (step_.batch.rows.empty()) return;
-  model_.forward(step_.batch, cache_.pool(), trace_);
+  for (const Piece& piece : step_.pieces) piece.sequence->under_way = true;
   ++counters_.steps;
   counters_.rows += step_.batch.rows.size();
   counters_.max_rows = std::max<uint64_t>(counters_.max_rows, step_.batch.rows.size());
   if (step_.pieces.size() > 1) ++counters_.mixed_steps;
+  if (!executor_) return runner_.run(step_, cache_.pool(), trace_);
+  if (!news_.empty()) ++counters_.overlapped_steps;
+  executor_->launch([this] { runner_.run(step_, cache_.pool(), trace_); });
 }
 
-void EngineImpl::sample() {
-  const int outputs = static_cast<int>(step_.batch.outputs.size());
-  drawn_.assign(static_cast<size_t>(outputs), {});
-  std::vector<OutputRange> ranges;
-  for (int begin = 0; begin < outputs; begin += kLogitRows) {
-    const int end = std::min(outputs, begin + kLogitRows);
-    model_.logits(begin, end, logits_.as<float>());
-    ranges.clear();
-    for (const Piece& piece : step_.pieces) {
-      const int last = std::min(end, piece.output_end);
-      // Penalties and guides know the tokens before a row, so such rows go one after another; others know nothing of
-      // each other.
-      const bool in_order = sampler::needs_counts(piece.sequence->sampling) || piece.sequence->guide != nullptr;
-      const int at_once = in_order ? kLogitRows : kSampledRows;
-      for (int o = std::max(begin, piece.output_begin); o < last; o += at_once) {
-        ranges.push_back({piece.sequence, o, std::min(last, o + at_once)});
-      }
-    }
-    model_.pool().run(static_cast<int>(ranges.size()), [&](int index, int worker) {
-      sample_outputs(ranges[static_cast<size_t>(index)], begin, worker);
-    });
-  }
-}
-
-// `first`: the output whose logits lie first in memory.
-void EngineImpl::sample_outputs(const OutputRange& range, int first, int worker) {
-  Sequence& sequence = *range.sequence;
-  const int64_t vocab = model_.config().vocab;
-  for (int output = range.begin; output < range.end; ++output) {
-    const int64_t next = position_of(output) + 1;
-    const bool answers = next >= sequence.prompt;
-    sampler::Draw draw;
-    draw.logits = logits_.as<float>() + (output - first) * vocab;
-    draw.params = &sequence.sampling;
-    draw.seed = sequence.seed;
-    draw.position = next;
-    if (next < static_cast<int64_t>(sequence.tokens.size())) draw.forced = sequence.tokens[static_cast<size_t>(next)];
-    // The prompt's tokens were drawn by nobody: their logprobs are always those of the raw logits.
-    draw.logprobs = answers ? sequence.sampling.logprobs : sequence.sampling.prompt_logprobs;
-    draw.processed = answers && sequence.sampling.processed_logprobs;
-    if (sampler::needs_counts(sequence.sampling)) draw.counts = &sequence.counts;
-    if (answers && next - sequence.prompt < sequence.sampling.min_tokens) draw.masked = sequence.stops;
-    Drawn& drawn = drawn_[static_cast<size_t>(output)];
-    if (answers && sequence.guide != nullptr && !mask(sequence, draw, drawn, worker)) return;
-    auto result = samplers_[static_cast<size_t>(worker)].draw(draw);
-    if (!result.ok()) {
-      drawn.error = result.error().message;
-      return;
-    }
-    drawn.token = std::move(result).value();
-    if (answers && draw.counts != nullptr) sequence.counts.add_output(drawn.token.token);
-    if (answers && sequence.guide != nullptr && !advance(sequence, drawn)) return;
-  }
-}
-
-// Which tokens the guide lets follow. A token that is given needs it for processed logprobs alone.
-bool EngineImpl::mask(Sequence& sequence, sampler::Draw& draw, Drawn& drawn, int worker) {
-  if (draw.forced >= 0 && !(draw.processed && draw.logprobs >= 0)) return true;
-  std::vector<uint32_t>& words = masks_[static_cast<size_t>(worker)];
-  const auto masked = sequence.guide->mask(words);
-  if (!masked.ok()) drawn.error = "guide: " + masked.error().message;
-  draw.allowed = words;
-  drawn.masked = masked.ok();
-  return masked.ok();
-}
-
-bool EngineImpl::advance(Sequence& sequence, Drawn& drawn) {
-  const auto accepted = sequence.guide->accept(drawn.token.token);
-  if (!accepted.ok()) drawn.error = "guide: " + accepted.error().message;
-  drawn.complete = sequence.guide->finished();
-  return accepted.ok();
-}
-
+// What the step's rows say becomes known, in the order of its pieces.
 void EngineImpl::commit() {
-  for (const Drawn& drawn : drawn_) counters_.masked_rows += drawn.masked ? 1 : 0;
+  wait();
+  under_way_ = false;
+  for (const Drawn& drawn : step_.drawn) counters_.masked_rows += drawn.masked ? 1 : 0;
   for (const Piece& piece : step_.pieces) commit_piece(piece);
 }
 
 void EngineImpl::commit_piece(const Piece& piece) {
   Sequence& sequence = *piece.sequence;
-  // What lies before a bad row is delivered first: an answer that ends there never needed the row, and another chunk
-  // size would not have computed it.
+  sequence.under_way = false;
+  // Its listener ended it while these rows were computed.
+  if (sequence.finished) {
+    counters_.discarded_rows += static_cast<uint64_t>(piece.row_end - piece.row_begin);
+    return;
+  }
+  // What lies before a bad row is taken first: an answer that ends there never needed the row, and another chunk size
+  // would not have computed it.
   const auto is_bad = [&](int row) { return model_.bad()[static_cast<size_t>(row)]; };
   int good_end = piece.row_begin;
   while (good_end < piece.row_end && !is_bad(good_end)) ++good_end;
@@ -242,85 +184,124 @@ void EngineImpl::commit_piece(const Piece& piece) {
   cache_.register_blocks(sequence);
   for (int output = piece.output_begin; output < piece.output_end && !sequence.finished; ++output) {
     if (step_.batch.outputs[static_cast<size_t>(output)] >= good_end) break;
-    deliver(sequence, position_of(output), drawn_[static_cast<size_t>(output)]);
+    take(sequence, step_.position_of(output), step_.drawn[static_cast<size_t>(output)]);
   }
-  if (good_end == piece.row_end || sequence.finished) return;
-  finish(sequence, FinishReason::kError,
-         "the model's arithmetic left its range (a NaN or a huge attention score) at position " +
-             std::to_string(step_.batch.rows[static_cast<size_t>(good_end)].position) +
-             " of this request; its weights are damaged or its prompt drives it out of range");
+  if (sequence.finished) return;
+  if (good_end < piece.row_end) {
+    return end(sequence, FinishReason::kError,
+               "the model's arithmetic left its range (a NaN or a huge attention score) at position " +
+                   std::to_string(step_.batch.rows[static_cast<size_t>(good_end)].position) +
+                   " of this request; its weights are damaged or its prompt drives it out of range");
+  }
+  if (sequence.rows_wanted() == 0 && !sequence.cancelled) {
+    take_prompt(sequence);
+    end(sequence, FinishReason::kLength);
+  }
 }
 
-// Tells the listener of the token after `position`.
-void EngineImpl::deliver(Sequence& sequence, int64_t position, Drawn& drawn) {
+// The token after `position`.
+void EngineImpl::take(Sequence& sequence, int64_t position, Drawn& drawn) {
   if (!drawn.error.empty()) {
-    return finish(sequence, FinishReason::kError, drawn.error + " (position " + std::to_string(position + 1) + ")");
+    return end(sequence, FinishReason::kError, drawn.error + " (position " + std::to_string(position + 1) + ")");
   }
   sequence.next_logits = position + 1;
   if (position + 1 < sequence.prompt) {
     sequence.prompt_tokens.push_back(std::move(drawn.token));
-    return tell_prompt(sequence);
+    return take_prompt(sequence);
   }
-  tell_prompt(sequence);
+  take_prompt(sequence);
   const int64_t length = position + 2;
-  if (length > static_cast<int64_t>(sequence.tokens.size())) sequence.tokens.push_back(drawn.token.token);
-  const bool is_stop =
-      std::find(sequence.stops.begin(), sequence.stops.end(), drawn.token.token) != sequence.stops.end();
+  const int32_t token = drawn.token.token;
+  if (length > static_cast<int64_t>(sequence.tokens.size())) sequence.tokens.push_back(token);
+  const bool is_stop = std::find(sequence.stops.begin(), sequence.stops.end(), token) != sequence.stops.end();
   const bool stops = (is_stop || drawn.complete) && length >= sequence.forced_end;
   const bool last = stops || length >= sequence.limit;
-  const bool goes_on = sequence.listener->on_token(drawn.token, last);
-  if (stops || !goes_on) return finish(sequence, FinishReason::kStop);
-  if (last) finish(sequence, FinishReason::kLength);
+  News news;
+  news.sequence = &sequence;
+  news.token = std::move(drawn.token);
+  news.position = position;
+  news.last = last;
+  news_.push_back(std::move(news));
+  if (last) end(sequence, stops ? FinishReason::kStop : FinishReason::kLength);
 }
 
 // Once, when all of the prompt's logprobs are there.
-void EngineImpl::tell_prompt(Sequence& sequence) {
+void EngineImpl::take_prompt(Sequence& sequence) {
   if (sequence.prompt_told || static_cast<int64_t>(sequence.prompt_tokens.size()) < sequence.prompt) return;
   sequence.prompt_told = true;
-  sequence.listener->on_prompt(std::move(sequence.prompt_tokens));
+  News news;
+  news.sequence = &sequence;
+  news.kind = News::Kind::kPrompt;
+  news_.push_back(std::move(news));
 }
 
-void EngineImpl::collect() {
+void EngineImpl::end(Sequence& sequence, FinishReason reason, std::string error) {
+  sequence.finished = true;
+  News news;
+  news.sequence = &sequence;
+  news.kind = News::Kind::kEnd;
+  news.reason = reason;
+  news.error = std::move(error);
+  news_.push_back(std::move(news));
+}
+
+// What was cancelled, what is late, and what never had a row to compute.
+void EngineImpl::end_overdue() {
   const auto now = std::chrono::steady_clock::now();
-  const auto late = [&](const Sequence& sequence) { return sequence.deadline && *sequence.deadline <= now; };
+  const auto look = [&](const std::unique_ptr<Sequence>& owned) {
+    Sequence& sequence = *owned;
+    if (sequence.finished) return;
+    if (sequence.cancelled) return end(sequence, FinishReason::kCancelled);
+    if (sequence.deadline && *sequence.deadline <= now) return end(sequence, FinishReason::kTimeout);
+    if (sequence.rows_wanted() > 0) return;
+    take_prompt(sequence);
+    end(sequence, FinishReason::kLength);
+  };
+  std::for_each(scheduler_.running().begin(), scheduler_.running().end(), look);
+  std::for_each(scheduler_.waiting().begin(), scheduler_.waiting().end(), look);
+}
+
+void EngineImpl::preempt_for_test() {
+  if (options_.force_preempt == 0) return;
   std::vector<Sequence*> preempted;
   for (const auto& sequence : scheduler_.running()) {
-    if (sequence->finished) continue;
-    if (sequence->cancelled) {
-      finish(*sequence, FinishReason::kCancelled);
-    } else if (late(*sequence)) {
-      finish(*sequence, FinishReason::kTimeout);
-    } else if (sequence->rows_wanted() == 0) {
-      tell_prompt(*sequence);
-      finish(*sequence, FinishReason::kLength);
-    } else if (options_.force_preempt > 0) {
-      const int64_t due = sequence->drawn() / options_.force_preempt;
-      if (due > sequence->forced_preemptions) preempted.push_back(sequence.get());
-      sequence->forced_preemptions = due;
-    }
-  }
-  // By index: a listener may submit.
-  for (size_t i = 0; i < scheduler_.waiting().size(); ++i) {
-    Sequence& sequence = *scheduler_.waiting()[i];
-    if (sequence.finished) continue;
-    if (sequence.cancelled) {
-      finish(sequence, FinishReason::kCancelled);
-    } else if (late(sequence)) {
-      finish(sequence, FinishReason::kTimeout);
-    }
+    const int64_t due = sequence->drawn() / options_.force_preempt;
+    if (!sequence->finished && due > sequence->forced_preemptions) preempted.push_back(sequence.get());
+    sequence->forced_preemptions = due;
   }
   for (Sequence* sequence : preempted) scheduler_.preempt(*sequence);
-  scheduler_.remove_finished();
 }
 
-void EngineImpl::finish(Sequence& sequence, FinishReason reason, std::string error) {
-  sequence.finished = true;
+// Listeners may submit and cancel meanwhile.
+void EngineImpl::tell() {
+  for (News& news : std::exchange(news_, {})) {
+    Sequence& sequence = *news.sequence;
+    if (sequence.told) continue;  // it ended at an earlier token
+    if (news.kind == News::Kind::kPrompt) {
+      sequence.listener->on_prompt(std::move(sequence.prompt_tokens));
+    } else if (news.kind == News::Kind::kToken) {
+      tell_token(sequence, news);
+    } else {
+      tell_end(sequence, news.reason, news);
+    }
+  }
+}
+
+void EngineImpl::tell_token(Sequence& sequence, const News& news) {
+  sequence.told_logits = news.position + 1;
+  if (!sequence.listener->on_token(news.token, news.last)) tell_end(sequence, FinishReason::kStop, news);
+}
+
+void EngineImpl::tell_end(Sequence& sequence, FinishReason reason, const News& news) {
+  sequence.finished = sequence.told = true;
   Outcome outcome;
   outcome.reason = reason;
-  outcome.error = std::move(error);
+  outcome.error = news.error;
   outcome.cached_tokens = std::max(sequence.cached_tokens, 0);
   const bool complete = reason == FinishReason::kStop || reason == FinishReason::kLength;
-  if (complete && sequence.wants_kv_hash) outcome.kv_hash = kv_hash(sequence);
+  if (complete && sequence.wants_kv_hash) {
+    outcome.kv_hash = news.kv_hash.empty() ? kv_hash(sequence, sequence.told_logits) : news.kv_hash;
+  }
   ++(complete                             ? counters_.finished
      : reason == FinishReason::kCancelled ? counters_.cancelled
      : reason == FinishReason::kTimeout   ? counters_.timed_out
@@ -328,11 +309,21 @@ void EngineImpl::finish(Sequence& sequence, FinishReason reason, std::string err
   sequence.listener->on_finish(outcome);
 }
 
-// Positions before the last token that was told: what a longer forced continuation computed beyond it does not count.
-std::string EngineImpl::kv_hash(const Sequence& sequence) {
-  EADEM_CHECK(sequence.computed >= sequence.next_logits);
+// A listener may still end the sequence at any of the tokens that it was not told yet.
+void EngineImpl::keep_hashes(const Sequence& sequence) {
+  if (!sequence.wants_kv_hash) return;
+  for (News& news : news_) {
+    if (news.sequence == &sequence && news.kind == News::Kind::kToken) {
+      news.kv_hash = kv_hash(sequence, news.position + 1);
+    }
+  }
+}
+
+// Of the positions before a token. A step under way writes to later ones.
+std::string EngineImpl::kv_hash(const Sequence& sequence, int64_t positions) const {
+  EADEM_CHECK(sequence.computed >= positions);
   Sha256 hash;
-  const std::vector<uint16_t> operands = cache_.pool().read(sequence.table.data(), sequence.next_logits);
+  const std::vector<uint16_t> operands = cache_.pool().read(sequence.table.data(), positions);
   hash.update(std::as_bytes(std::span(operands)));
   return hash.hex();
 }
@@ -340,13 +331,17 @@ std::string EngineImpl::kv_hash(const Sequence& sequence) {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(model::Model& model, const Options& options) {
-  EADEM_ASSIGN_OR_RETURN(const Limits limits, check_options(model, EngineImpl::kernels_of(model), options));
-  EADEM_ASSIGN_OR_RETURN(auto pool, model::KvPool::create(EngineImpl::kernels_of(model), model.attention_shape(),
+  EADEM_ASSIGN_OR_RETURN(const Limits limits, check_options(model, kernels_of(model), options));
+  EADEM_ASSIGN_OR_RETURN(auto pool, model::KvPool::create(kernels_of(model), model.attention_shape(),
                                                           model.config().layers, limits.kv_blocks));
-  const size_t row_bytes = static_cast<size_t>(model.config().vocab) * sizeof(float);
-  EADEM_ASSIGN_OR_RETURN(auto logits, Buffer::allocate(row_bytes * kLogitRows, "the logits"));
-  return std::unique_ptr<Engine>(
-      std::make_unique<EngineImpl>(model, options, limits, std::move(pool), std::move(logits)));
+  EADEM_ASSIGN_OR_RETURN(auto runner, StepRunner::create(model));
+  try {
+    return std::unique_ptr<Engine>(
+        std::make_unique<EngineImpl>(model, options, limits, std::move(pool), std::move(runner)));
+  } catch (const std::system_error&) {
+    return Error{
+        "the system does not start another thread for asynchronous scheduling: raise its limit, or turn it off"};
+  }
 }
 
 }  // namespace eadem::engine

@@ -1,5 +1,6 @@
 // The engine: continuous batching over paged KV, on token ids alone (text is the layer above). engine.step() is
-// schedule, run, sample, commit, collect. Single-threaded: the owner calls submit, cancel and step from one thread.
+// schedule, run, commit, tell. One thread calls submit, cancel and step. With asynchronous scheduling a thread of the
+// engine's own runs a step while the caller's tells listeners of the one before; what comes out is the same.
 #pragma once
 
 #include <chrono>
@@ -28,7 +29,8 @@ struct Options {
   bool prefix_cache = true;
   // A test's handle: every sequence is preempted each time it has drawn this many tokens (0: never)
   int force_preempt = 0;
-  std::vector<int32_t> eos;  // end-of-text tokens of the model
+  bool async_scheduling = false;  // a step runs while the one before is told
+  std::vector<int32_t> eos;       // end-of-text tokens of the model
 };
 
 // How a sequence ended.
@@ -79,7 +81,10 @@ class Engine {
   // Takes a request that passes check(), else its error. `listener` must live until on_finish.
   virtual Result<SequenceId> submit(SequenceRequest request, Listener* listener) = 0;
   virtual void cancel(SequenceId id) = 0;
-  // One step. False where nothing is waiting or running.
+  // Returns when the step under way, if any, is computed. step() need not wait then.
+  virtual void wait() = 0;
+  // One step. False where nothing is waiting or running. With asynchronous scheduling: takes the results of the step
+  // under way, launches the next one and tells listeners of the former, so that the last step is told one call later.
   virtual bool step() = 0;
 
   virtual const Counters& counters() const = 0;

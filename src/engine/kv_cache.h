@@ -18,6 +18,7 @@ class KvCache {
   KvCache(model::KvPool pool, bool prefix_cache, Counters* counters);
 
   model::KvPool& pool() { return pool_; }
+  const model::KvPool& pool() const { return pool_; }
   int blocks() const { return pool_.blocks(); }
   int free_blocks() const { return free_; }
 

@@ -79,6 +79,7 @@ bool Scheduler::preempt_youngest_after(const Sequence& sequence) {
 void Scheduler::preempt(Sequence& sequence) {
   const auto it = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s.get() == &sequence; });
   EADEM_CHECK(it != running_.end());
+  if (before_preemption_) before_preemption_(sequence);
   std::unique_ptr<Sequence> owned = std::move(*it);
   running_.erase(it);
   cache_->release(*owned);
@@ -145,12 +146,17 @@ bool Scheduler::admit_first(Step& step) {
 }
 
 void Scheduler::remove_finished() {
-  const auto finished = [&](const std::unique_ptr<Sequence>& sequence) {
-    if (sequence->finished) cache_->release(*sequence);
-    return sequence->finished;
+  const auto take = [this](std::unique_ptr<Sequence>& sequence) {
+    // A hash of keys and values is taken when the listener is told.
+    if (!sequence->finished || sequence->under_way || (sequence->wants_kv_hash && !sequence->told)) return;
+    cache_->release(*sequence);
+    ended_.push_back(std::move(sequence));
   };
-  std::erase_if(running_, finished);
-  std::erase_if(waiting_, finished);
+  std::for_each(running_.begin(), running_.end(), take);
+  std::for_each(waiting_.begin(), waiting_.end(), take);
+  std::erase(running_, nullptr);
+  std::erase(waiting_, nullptr);
+  std::erase_if(ended_, [](const auto& sequence) { return sequence->told; });
 }
 
 }  // namespace eadem::engine

@@ -5,7 +5,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/kv_cache.h"
@@ -27,9 +30,22 @@ struct Piece {
   int output_begin = 0, output_end = 0;  // of Batch::outputs
 };
 
+// What the sampler said of an output.
+struct Drawn {
+  SampledToken token;
+  std::string error;
+  bool complete = false;  // the guide lets nothing follow
+  bool masked = false;    // by the guide
+};
+
 struct Step {
   model::Batch batch;
   std::vector<Piece> pieces;  // one for each of batch.tables, in the same order
+  std::vector<Drawn> drawn;   // one for each of batch.outputs, filled by StepRunner
+
+  int64_t position_of(int output) const {
+    return batch.rows[static_cast<size_t>(batch.outputs[static_cast<size_t>(output)])].position;
+  }
 };
 
 class Scheduler {
@@ -37,12 +53,15 @@ class Scheduler {
   Scheduler(const SchedulerOptions& options, KvCache* cache, Counters* counters);
 
   void add(std::unique_ptr<Sequence> sequence);
-  bool idle() const { return waiting_.empty() && running_.empty(); }
+  bool idle() const { return waiting_.empty() && running_.empty() && ended_.empty(); }
   // Fills `step`. It is empty where no running sequence has a row to compute.
   void schedule(Step& step);
+  // Called with each sequence whose blocks are about to be taken.
+  void before_preemption(std::function<void(const Sequence&)> watch) { before_preemption_ = std::move(watch); }
   // Takes a running sequence's blocks away; it waits and is recomputed. Its tokens stay.
   void preempt(Sequence& sequence);
-  // Forgets all sequences that are finished; their blocks are released.
+  // Takes what is finished out of the queues and releases its blocks, and forgets those whose listeners know. What a
+  // step under way computes stays.
   void remove_finished();
 
   // By arrival.
@@ -66,8 +85,10 @@ class Scheduler {
   Counters* counters_;
   std::deque<std::unique_ptr<Sequence>> waiting_;   // by arrival
   std::vector<std::unique_ptr<Sequence>> running_;  // by arrival
-  bool preempted_ = false;                          // in this step
-  int64_t single_rows_ = 0;                         // of this step
+  std::vector<std::unique_ptr<Sequence>> ended_;    // finished; their listeners do not know yet
+  std::function<void(const Sequence&)> before_preemption_;
+  bool preempted_ = false;   // in this step
+  int64_t single_rows_ = 0;  // of this step
 };
 
 }  // namespace eadem::engine

@@ -32,8 +32,9 @@ struct Sequence {
 
   // Grown by commit.
   std::vector<int32_t> tokens;  // prompt, forced continuation (known ahead), then what was drawn
-  // Position of the first row whose logits are still wanted; token next_logits is the last one told
+  // Position of the first row whose logits are still wanted; token next_logits is the last one drawn
   int64_t next_logits = 0;
+  int64_t told_logits = 0;                  // likewise, of what its listener was told
   sampler::TokenCounts counts;              // where a penalty is on
   std::unique_ptr<TokenGuide> guide;        // past the tokens of the answer that were drawn; null: none
   std::vector<SampledToken> prompt_tokens;  // where prompt_logprobs are wanted
@@ -49,15 +50,17 @@ struct Sequence {
   int cached_tokens = -1;      // -1: not admitted yet
   bool scheduled = false;      // has rows in this step
 
+  bool under_way = false;  // has rows in a step that is being computed
   bool cancelled = false;
-  bool finished = false;
+  bool finished = false;  // computes nothing more
+  bool told = false;      // its listener knows that it finished
 
   bool wants_prompt_logprobs() const { return sampling.prompt_logprobs >= 0; }
   // Rows still to compute. What would follow the last token of all is not asked for.
   int64_t rows_wanted() const {
-    return cancelled ? 0 : std::min(static_cast<int64_t>(tokens.size()), limit - 1) - computed;
+    return cancelled || finished ? 0 : std::min(static_cast<int64_t>(tokens.size()), limit - 1) - computed;
   }
-  // Tokens of the answer that were told.
+  // Tokens of the answer that were drawn.
   int64_t drawn() const { return next_logits + 1 - prompt; }
 };
 

@@ -1,0 +1,43 @@
+// Computes a step: forward, logits, a token for each output. What it reads of a sequence does not change while the step
+// is under way, and what it changes (its counts, its guide) nobody else looks at then.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/buffer.h"
+#include "engine/scheduler.h"
+#include "sampler/sampler.h"
+
+namespace eadem::engine {
+
+// The set that a model runs on.
+const kernels::KernelSet& kernels_of(const model::Model& model);
+
+class StepRunner {
+ public:
+  static Result<StepRunner> create(model::Model& model);
+
+  // Fills step.drawn. Any one thread; the model's workers help.
+  void run(Step& step, model::KvPool& pool, model::TraceSink* trace);
+
+ private:
+  // Outputs of one piece that one worker samples.
+  struct OutputRange {
+    const Piece* piece = nullptr;
+    int begin = 0, end = 0;
+  };
+
+  StepRunner(model::Model& model, Buffer logits);
+  void sample(Step& step);
+  void sample_outputs(Step& step, const OutputRange& range, int first, int worker);
+  bool mask(Sequence& sequence, sampler::Draw& draw, Drawn& drawn, int worker);
+  static bool advance(Sequence& sequence, Drawn& drawn);
+
+  model::Model* model_;
+  std::vector<sampler::Sampler> samplers_;    // by worker
+  std::vector<std::vector<uint32_t>> masks_;  // by worker: a bit for each token
+  Buffer logits_;                             // float32 [kLogitRows][vocab]
+};
+
+}  // namespace eadem::engine
