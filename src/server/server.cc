@@ -93,8 +93,9 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options) {
 Result<void> Server::load() {
   State& state = *state_;
   const auto start = std::chrono::steady_clock::now();
-  EADEM_ASSIGN_OR_RETURN(state.service, Service::open(state.options.service));
   OpenaiOptions& openai = state.options.openai;
+  if (!openai.chat_template.empty()) state.options.service.engine.chat_template = openai.chat_template;
+  EADEM_ASSIGN_OR_RETURN(state.service, Service::open(state.options.service));
   openai.service = state.service.get();
   openai.metrics = &state.metrics;
   if (openai.model_names.empty()) openai.model_names = {state.options.service.engine.model};

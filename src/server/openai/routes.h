@@ -19,12 +19,14 @@ struct OpenaiOptions {
   std::chrono::milliseconds request_timeout{0};  // from arrival to the last token; 0: none
   std::string version;                           // of the program
   std::string tool_parser, reasoning_parser;     // --tool-call-parser, --reasoning-parser; empty: by the template
-  std::string chat_template;                     // --chat-template: text of a template; empty: the model's
+  // --chat-template: text of a template; empty: the model's. The engine renders, so it must be EngineOptions' as well.
+  std::string chat_template;
   bool generation_config = true;  // false (--generation-config vllm): the model's own defaults are not used
 };
 
-// /v1/models, /v1/completions, /v1/chat/completions, /v1/embeddings, /v1/fingerprint, /tokenize, /detokenize,
-// /tokenizer_info, /openapi.json. The rest (/health, /version, /metrics, /v1/stats, the page) is server.cc's.
+// /v1/models, /v1/completions, /v1/chat/completions, /v1/embeddings, /v1/fingerprint, /v1/verify, /tokenize,
+// /detokenize, /tokenizer_info, /openapi.json; docs/server.md says what they take and give. The rest (/health,
+// /version, /metrics, /v1/stats, the page) is server.cc's.
 std::vector<Route> openai_routes(const OpenaiOptions& options);
 
 }  // namespace eadem::server
