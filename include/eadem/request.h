@@ -52,7 +52,8 @@ struct SamplingParams {
   std::optional<Guide> guide;
 };
 
-// An embedding instead of an answer: which final hidden states become one vector of length 1.
+// An embedding instead of an answer: the final hidden states of all prompt positions, or of the last, become one vector
+// of length 1 (Completion::embedding). No token is drawn and `sampling` does not matter.
 enum class Pooling : uint8_t { kNone, kMean, kLast };
 
 struct Request {

@@ -58,6 +58,7 @@ void Answer::on_finish(const engine::Outcome& outcome) {
   if (stop_.stopped() && outcome.reason != FinishReason::kError) completion_.finish_reason = FinishReason::kStop;
   completion_.error = outcome.error;
   completion_.kv_hash = outcome.kv_hash;
+  completion_.embedding = outcome.embedding;
   completion_.cached_tokens = outcome.cached_tokens;
   on_end_();
 }

@@ -269,6 +269,7 @@ Result<std::string> Engine::render_chat(const std::string& messages, const std::
 }
 
 Result<void> Engine::State::check_request(const Request& request) const {
+  if (request.pooling != Pooling::kNone) return engine->check(sequence_of(request, 0));  // sampling does not matter
   const SamplingParams& asked = request.sampling;
   if (asked.n < 1 || asked.n > 1024) return Error{"n is " + std::to_string(asked.n) + "; it must lie in 1 ... 1024"};
   if (!asked.stop.empty() && !tokenizer) return Error{"stop: the model has no tokenizer; use stop_token_ids"};
@@ -286,6 +287,7 @@ engine::SequenceRequest Engine::State::sequence_of(const Request& request, uint6
   sequence.kv_hash = kv_hash;
   sequence.priority = request.priority;
   sequence.deadline = request.deadline;
+  sequence.pooling = request.pooling;
   return sequence;
 }
 
@@ -319,6 +321,7 @@ Result<void> Engine::check(const Request& request) const { return state_->check_
 
 Result<Engine::Ticket> Engine::submit(Request request, Callbacks callbacks) {
   State& state = *state_;
+  if (request.pooling != Pooling::kNone) request.sampling = {};
   EADEM_RETURN_IF_ERROR(state.check_request(request));
   const uint64_t seed = request.sampling.seed ? *request.sampling.seed : api::random_seed();
   const Ticket ticket = ++state.last_ticket;

@@ -40,6 +40,18 @@ Result<void> check_numbers(const model::Model& model, const Options& options) {
   return {};
 }
 
+// An embedding has every position of its prompt computed, and none after it.
+Result<void> check_pooled(int64_t prompt, const Limits& limits) {
+  if (prompt > limits.max_model_len) {
+    return Error{"the prompt has " + text(prompt) + " tokens; the context takes at most " + text(limits.max_model_len) +
+                 " (max_model_len)"};
+  }
+  const int64_t blocks = (prompt + kBlock - 1) / kBlock;
+  if (blocks <= limits.kv_blocks) return {};
+  return Error{"the prompt needs " + text(blocks) + " KV blocks of 64 positions, but there are " +
+               text(limits.kv_blocks) + " in all; raise kv_blocks, or shorten the prompt"};
+}
+
 }  // namespace
 
 Result<Limits> check_options(const model::Model& model, const kernels::KernelSet& set, const Options& options) {
@@ -69,6 +81,7 @@ Result<void> check_request(const SequenceRequest& request, const Limits& limits)
                    text(limits.vocab - 1)};
     }
   }
+  if (request.pooling != Pooling::kNone) return check_pooled(prompt, limits);
   EADEM_RETURN_IF_ERROR(sampler::check_params(request.sampling, limits.vocab));
   const SamplingParams& sampling = request.sampling;
   if (sampling.guide.has_value() != (request.guide != nullptr)) {

@@ -12,6 +12,7 @@
 #include "engine/check_request.h"
 #include "engine/executor.h"
 #include "engine/kv_cache.h"
+#include "engine/pooling.h"
 #include "engine/scheduler.h"
 #include "engine/step_runner.h"
 
@@ -95,6 +96,8 @@ class EngineImpl final : public Engine {
 Result<SequenceId> EngineImpl::submit(SequenceRequest request, Listener* listener) {
   EADEM_CHECK(listener != nullptr);
   EADEM_RETURN_IF_ERROR(check_request(request, limits_));
+  const bool pooled = request.pooling != Pooling::kNone;
+  if (pooled) request.sampling = {};
   auto sequence = std::make_unique<Sequence>();
   const SamplingParams& sampling = request.sampling;
   sequence->id = ++last_id_;
@@ -104,14 +107,18 @@ Result<SequenceId> EngineImpl::submit(SequenceRequest request, Listener* listene
   sequence->deadline = request.deadline;
   sequence->listener = listener;
   sequence->prompt = static_cast<int64_t>(request.prompt.size());
-  sequence->limit = std::min(sequence->prompt + sampling.max_tokens, limits_.max_model_len);
+  // Of a pooled prompt every row is computed, and nothing after it.
+  const int64_t answer_end = std::min(sequence->prompt + sampling.max_tokens, limits_.max_model_len);
+  sequence->limit = pooled ? sequence->prompt + 1 : answer_end;
   if (!sampling.ignore_eos) sequence->stops = options_.eos;
   sequence->stops.insert(sequence->stops.end(), sampling.stop_token_ids.begin(), sampling.stop_token_ids.end());
   if (sampler::needs_counts(sampling)) sequence->counts.add_prompt(request.prompt);
   sequence->tokens = std::move(request.prompt);
   sequence->tokens.insert(sequence->tokens.end(), sampling.golden_token_ids.begin(), sampling.golden_token_ids.end());
   sequence->forced_end = static_cast<int64_t>(sequence->tokens.size());
+  sequence->pooling = request.pooling;
   sequence->next_logits = sequence->told_logits = sequence->prompt - 1;
+  if (request.pooling == Pooling::kMean) sequence->next_logits = 0;
   sequence->sampling = std::move(request.sampling);
   if (request.guide != nullptr) sequence->guide = request.guide->clone();
   if (sequence->wants_prompt_logprobs()) {
@@ -299,6 +306,7 @@ void EngineImpl::tell_end(Sequence& sequence, FinishReason reason, const News& n
   outcome.error = news.error;
   outcome.cached_tokens = std::max(sequence.cached_tokens, 0);
   const bool complete = reason == FinishReason::kStop || reason == FinishReason::kLength;
+  if (complete) outcome.embedding = embedding_of(sequence);
   if (complete && sequence.wants_kv_hash) {
     outcome.kv_hash = news.kv_hash.empty() ? kv_hash(sequence, sequence.told_logits) : news.kv_hash;
   }

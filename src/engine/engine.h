@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "eadem/engine.h"
@@ -40,6 +41,7 @@ struct Outcome {
   // Where asked: SHA-256 of KvPool::read over every position but the last token's, which was never computed
   std::string kv_hash;
   int cached_tokens = 0;  // prompt tokens whose keys and values came from the prefix cache
+  std::vector<float> embedding;  // of a pooled request: [hidden], of length 1
 };
 
 // Follows one sequence. Called from inside step(), on its thread; may call submit and cancel.
@@ -67,6 +69,8 @@ struct SequenceRequest {
   std::shared_ptr<const TokenGuide> guide = nullptr;              // at its beginning; where sampling.guide is set
   int priority = 0;                                               // smaller comes first
   std::optional<std::chrono::steady_clock::time_point> deadline;  // past it, it ends with what it has
+  // Not kNone: an embedding of the prompt instead of an answer; `sampling` does not matter then.
+  Pooling pooling = Pooling::kNone;
 };
 
 class Engine {

@@ -23,6 +23,7 @@ struct Sequence {
   bool wants_kv_hash = false;
   int priority = 0;
   std::optional<std::chrono::steady_clock::time_point> deadline;
+  Pooling pooling = Pooling::kNone;
   Listener* listener = nullptr;
   int64_t prompt = 0;  // tokens of the prompt: preemption does not move this border
   // Prompt and forced continuation: stop tokens are obeyed from the last forced token on
@@ -32,13 +33,20 @@ struct Sequence {
 
   // Grown by commit.
   std::vector<int32_t> tokens;  // prompt, forced continuation (known ahead), then what was drawn
+<<<<<<< HEAD
   // Position of the first row whose logits are still wanted; token next_logits is the last one drawn
+=======
+  // Position of the first row whose logits (of a pooled sequence: whose hidden state) are still wanted; token
+  // next_logits is the last one told
+>>>>>>> ec44951 (Embeddings: the final hidden states of a prompt, pooled in order of position)
   int64_t next_logits = 0;
   int64_t told_logits = 0;                  // likewise, of what its listener was told
   sampler::TokenCounts counts;              // where a penalty is on
   std::unique_ptr<TokenGuide> guide;        // past the tokens of the answer that were drawn; null: none
   std::vector<SampledToken> prompt_tokens;  // where prompt_logprobs are wanted
   bool prompt_told = false;
+  std::vector<double> pooled;  // of a pooled sequence: the sum of its hidden states so far, [hidden]
+  int64_t pooled_rows = 0;
   int64_t forced_preemptions = 0;
 
   // Kept by the scheduler.

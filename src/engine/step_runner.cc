@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/pooling.h"
+
 namespace eadem::engine {
 namespace {
 
@@ -32,6 +34,7 @@ void StepRunner::run(Step& step, model::KvPool& pool, model::TraceSink* trace) {
   step.drawn.assign(step.batch.outputs.size(), {});
   if (step.batch.rows.empty()) return;
   model_->forward(step.batch, pool, trace);
+  for (const Piece& piece : step.pieces) pool_piece(piece, step.batch, *model_);
   sample(step);
 }
 

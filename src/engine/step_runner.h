@@ -1,5 +1,5 @@
-// Computes a step: forward, logits, a token for each output. What it reads of a sequence does not change while the step
-// is under way, and what it changes (its counts, its guide) nobody else looks at then.
+// Computes a step: forward, pooled rows, logits, a token for each output. What it reads of a sequence does not change
+// while the step is under way, and what it changes (its counts, its guide, its pooled rows) nobody else looks at then.
 #pragma once
 
 #include <string>

@@ -42,6 +42,8 @@ class Model {
   // Afterwards bad()[row] is true where a NaN or a score past its limit makes the row's request fail.
   virtual void forward(const Batch& batch, KvPool& kv, TraceSink* trace = nullptr) = 0;
   virtual std::span<const bool> bad() const = 0;
+  // Operands [hidden] of a row of the last forward: its hidden state after the final norm, which the head reads.
+  virtual const uint16_t* hidden(int row) const = 0;
   // Logits of outputs begin ... end - 1 of the last forward: float32 [end - begin][vocab].
   virtual void logits(int begin, int end, float* out) = 0;
 };

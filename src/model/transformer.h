@@ -35,6 +35,7 @@ class Transformer final : public Model {
   size_t weight_bytes() const override;
   void forward(const Batch& batch, KvPool& kv, TraceSink* trace) override;
   std::span<const bool> bad() const override { return {bad_.get(), static_cast<size_t>(rows_)}; }
+  const uint16_t* hidden(int row) const override { return x_.as<uint16_t>() + int64_t{row} * hidden_padded_; }
   void logits(int begin, int end, float* out) override;
 
  private:

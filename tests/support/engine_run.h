@@ -66,6 +66,7 @@ inline std::string digest(const Answer& answer) {
   hash_tokens(hash, answer.tokens);
   hash.update_value(answer.outcome.reason);
   hash.update(std::as_bytes(std::span(answer.outcome.kv_hash)));
+  hash.update(std::as_bytes(std::span(answer.outcome.embedding)));
   return hash.hex();
 }
 

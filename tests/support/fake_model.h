@@ -32,6 +32,7 @@ class FakeModel final : public model::Model {
     config_.vocab = fake.vocab;
     config_.layers = kLayers;
     config_.context = fake.context;
+    config_.hidden = kHidden;
     shape_.heads = shape_.kv_heads = 1;
     shape_.head_size = 4;
     shape_.head_padded = 32;
@@ -51,12 +52,14 @@ class FakeModel final : public model::Model {
     check(batch);
     rows_ = batch.rows.size();
     hidden_.clear();
+    operands_.clear();
     nan_.clear();
     size_t next_output = 0;
     for (size_t r = 0; r < rows_; ++r) {
       const model::Row& row = batch.rows[r];
       bad_[r] = row.token == fake_.poison;
       const uint64_t state = attend(row, batch.tables[row.sequence], kv);
+      for (int i = 0; i < kHidden; ++i) operands_.push_back(operand_of(mixed(state + static_cast<uint64_t>(i))));
       if (trace != nullptr) {
         trace->record(batch, static_cast<int>(r), -1, "state", std::as_bytes(std::span<const uint64_t, 1>(&state, 1)));
       }
@@ -71,6 +74,8 @@ class FakeModel final : public model::Model {
 
   std::span<const bool> bad() const override { return {bad_.get(), rows_}; }
 
+  const uint16_t* hidden(int row) const override { return &operands_[static_cast<size_t>(row * kHidden)]; }
+
   void logits(int begin, int end, float* out) override {
     EADEM_CHECK(0 <= begin && begin < end && end <= static_cast<int>(hidden_.size()));
     for (int o = begin; o < end; ++o) {
@@ -83,7 +88,10 @@ class FakeModel final : public model::Model {
   }
 
  private:
-  static constexpr int kLayers = 2;
+  static constexpr int kLayers = 2, kHidden = 8;
+
+  // From 2^-40 to 2^41, either sign: a sum in another order rounds otherwise, in double too.
+  static uint16_t operand_of(uint64_t h) { return static_cast<uint16_t>((h & 0x807f) | (87 + (h >> 16) % 81) << 7); }
 
   static uint64_t mixed(uint64_t x) {
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -134,7 +142,8 @@ class FakeModel final : public model::Model {
   ThreadPool pool_;
   std::unique_ptr<bool[]> bad_;
   size_t rows_ = 0;
-  std::vector<uint64_t> hidden_;
+  std::vector<uint64_t> hidden_;  // by output
+  std::vector<uint16_t> operands_;  // [rows][kHidden]
   std::vector<bool> nan_;  // by output
 };
 

@@ -74,6 +74,23 @@ TEST(EngineApi, AnUnseededAnswerTellsItsSeedAndCanBeHadAgain) {
   EXPECT_TRUE(same(first.value()[0], opened.engine->generate(request).value()[0]));
 }
 
+TEST(EngineApi, APooledRequestGetsAnEmbeddingAndNoToken) {
+  Opened opened;
+  std::vector<std::vector<float>> seen;
+  for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
+    Request request = request_of(0, 3);  // sampling does not matter
+    request.pooling = pooling;
+    const auto answers = opened.engine->generate(request);
+    ASSERT_TRUE(answers.ok()) << answers.error().message;
+    ASSERT_EQ(answers.value().size(), 1u);
+    EXPECT_TRUE(answers.value()[0].tokens.empty());
+    EXPECT_EQ(answers.value()[0].embedding.size(), static_cast<size_t>(opened.engine->info().hidden));
+    seen.push_back(answers.value()[0].embedding);
+  }
+  EXPECT_NE(seen[0], seen[1]);
+  EXPECT_TRUE(opened.engine->generate(request_of(3)).value()[0].embedding.empty());
+}
+
 TEST(EngineApi, CallbacksSeeEveryTokenAndMayEndAnAnswer) {
   Opened opened;
   int seen = 0;
