@@ -26,6 +26,9 @@ namespace eadem {
 struct EngineOptions {
   std::string model;              // a directory, a .gguf or .safetensors file, or the name of a pulled model
   std::string numerics = "auto";  // auto, mma16, fma32, int8
+  // "contract", or "free": sums in whatever order suits the batch and the threads, as engines without a contract take
+  // it. The control that a test of invariance must fail on, and the yardstick of what the contract costs.
+  std::string mode = "contract";
   std::string device = "cpu";
   std::string isa = "auto";            // auto, reference, avx2, avx512, neon
   int threads = 0;                     // 0: one per core
@@ -46,7 +49,8 @@ struct EngineOptions {
 // What an opened model is.
 struct ModelInfo {
   std::string path, format, family;
-  std::string numerics;  // full name, e.g. "fma32-v1"
+  std::string numerics;  // full name, e.g. "fma32-v1"; "fma32-free" in free mode
+  std::string mode;      // "contract" or "free"
   std::string isa;       // kernel set in use
   int threads = 0;
   int64_t vocab = 0, context = 0, max_model_len = 0;

@@ -12,6 +12,7 @@
 #include "contract/identity.h"
 #include "core/fp_env.h"
 #include "fetch/pull.h"
+#include "kernels/free/free_sets.h"
 
 namespace eadem {
 namespace {
@@ -19,11 +20,34 @@ namespace {
 struct Choice {
   numerics::Numerics numerics;
   const kernels::KernelSet* kernels;
+
+  bool is_free() const { return kernels->free_order; }
+  std::string numerics_name() const {
+    if (is_free()) return std::string(numerics::short_name(numerics)) + "-free";
+    return std::string(numerics::full_name(numerics));
+  }
 };
 
-Result<Choice> choose(const EngineOptions& options, const weights::Checkpoint& checkpoint) {
+// The free-order mode of a choice.
+Result<Choice> free_order(Choice choice) {
+  if (choice.numerics == numerics::Numerics::kMma16) {
+    return Error{"mode free has no mma16, which is an exact emulation: use --numerics fma32 or int8"};
+  }
+  const kernels::KernelSet* twin = kernels::free_order_twin(*choice.kernels);
+  if (twin == nullptr) {
+    return Error{"mode free has no twin of the kernel set '" + std::string(choice.kernels->name) + "': use --isa auto"};
+  }
+  choice.kernels = twin;
+  return choice;
+}
+
+Result<Choice> choose_contract(const EngineOptions& options, const weights::Checkpoint& checkpoint) {
   Choice choice{model::default_numerics(checkpoint), &kernels::best_kernel_set()};
   if (options.numerics != "auto") {
+    if (options.numerics.ends_with("-free")) {
+      return Error{"numerics '" + options.numerics + "' is that of --mode free, whose bits nobody promises: ask for " +
+                   "the numerics without '-free'"};
+    }
     const auto* found = std::find_if(std::begin(numerics::kAllNumerics), std::end(numerics::kAllNumerics), [&](auto n) {
       return options.numerics == numerics::short_name(n) || options.numerics == numerics::full_name(n);
     });
@@ -46,6 +70,13 @@ Result<Choice> choose(const EngineOptions& options, const weights::Checkpoint& c
     return Error{"kernel set '" + options.isa + "' needs instructions that this processor lacks: use --isa auto"};
   }
   return choice;
+}
+
+Result<Choice> choose(const EngineOptions& options, const weights::Checkpoint& checkpoint) {
+  EADEM_ASSIGN_OR_RETURN(const Choice choice, choose_contract(options, checkpoint));
+  if (options.mode == "contract") return choice;
+  if (options.mode == "free") return free_order(choice);
+  return Error{"mode '" + options.mode + "' is unknown: use contract or free"};
 }
 
 Result<void> check_options(const EngineOptions& options) {
@@ -118,7 +149,7 @@ Result<void> Engine::State::open(const EngineOptions& options) {
   first_calls = choice.kernels->calls->load();
   EADEM_ASSIGN_OR_RETURN(model, model::Model::load(checkpoint, model_options));
   EADEM_RETURN_IF_ERROR(start(options, choice));
-  contract::Identity parts = contract::identity_of(checkpoint, choice.numerics, info.eos_token_ids);
+  contract::Identity parts = contract::identity_of(checkpoint, choice.numerics_name(), info.eos_token_ids);
   if (!options.chat_template.empty()) parts.chat_template = contract::digest_of_template(options.chat_template);
   identity_parts = parts.canonical();
   identity = parts.digest();
@@ -186,7 +217,8 @@ void Engine::State::describe(const EngineOptions& options, const Choice& choice)
   const model::ModelConfig& config = model->config();
   info.format = checkpoint.format() == weights::Checkpoint::Format::gguf ? "gguf" : "safetensors";
   info.family = config.family;
-  info.numerics = numerics::full_name(choice.numerics);
+  info.numerics = choice.numerics_name();
+  info.mode = choice.is_free() ? "free" : "contract";
   info.isa = choice.kernels->name;
   info.threads = model->options().threads;
   info.vocab = config.vocab;

@@ -41,6 +41,10 @@ void EngineFlags::add(Flags& flags) {
                });
   flags.text("--numerics", "NAME", "mma16, fma32, int8 or auto: the arithmetic, hence the bits [auto]",
              &options.numerics);
+  flags.text(
+      "--mode", "NAME",
+      "contract, or free: sums in the order that suits batch and threads, so bits vary; for comparison [contract]",
+      &options.mode);
   flags.text("--device", "NAME", "cpu [cpu]", &options.device);
   flags.text("--isa", "NAME", "kernel set: auto, reference, avx2, avx512 or neon [auto]", &options.isa);
   flags.integer("--threads", "workers; 0: one per core [0]", 0, 1024, &options.threads);

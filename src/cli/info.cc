@@ -40,6 +40,7 @@ ordered_json describe(const Engine& engine) {
           {"format", info.format},
           {"family", info.family},
           {"numerics", info.numerics},
+          {"mode", info.mode},
           {"isa", info.isa},
           {"threads", info.threads},
           {"vocab", info.vocab},

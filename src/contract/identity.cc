@@ -108,7 +108,7 @@ std::string Identity::digest() const {
   return hash.hex_digest();
 }
 
-Identity identity_of(const weights::Checkpoint& checkpoint, numerics::Numerics numerics,
+Identity identity_of(const weights::Checkpoint& checkpoint, std::string_view numerics,
                      const std::vector<int32_t>& end_tokens) {
   const bool gguf = checkpoint.format() == weights::Checkpoint::Format::gguf;
   const weights::TextAssets& assets = checkpoint.text();
@@ -125,7 +125,7 @@ Identity identity_of(const weights::Checkpoint& checkpoint, numerics::Numerics n
   for (const int32_t token : end_tokens) {
     identity.end_tokens += (identity.end_tokens.empty() ? "" : ",") + std::to_string(token);
   }
-  identity.numerics = numerics::full_name(numerics);
+  identity.numerics = numerics;
   identity.sampler = "v" + std::to_string(kSamplerVersion);
   return identity;
 }

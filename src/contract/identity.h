@@ -32,8 +32,8 @@ struct Identity {
 // What Identity::chat_template is for this source of a template (empty: the model has none).
 std::string digest_of_template(std::string_view source);
 
-// Reads all weights once (a gigabyte takes about a second).
-Identity identity_of(const weights::Checkpoint& checkpoint, numerics::Numerics numerics,
+// numerics: the full name. Reads all weights once (a gigabyte takes about a second).
+Identity identity_of(const weights::Checkpoint& checkpoint, std::string_view numerics,
                      const std::vector<int32_t>& end_tokens);
 
 }  // namespace eadem::contract

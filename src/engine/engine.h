@@ -40,7 +40,7 @@ struct Outcome {
   std::string error;  // where reason is kError
   // Where asked: SHA-256 of KvPool::read over every position but the last token's, which was never computed
   std::string kv_hash;
-  int cached_tokens = 0;  // prompt tokens whose keys and values came from the prefix cache
+  int cached_tokens = 0;         // prompt tokens whose keys and values came from the prefix cache
   std::vector<float> embedding;  // of a pooled request: [hidden], of length 1
 };
 

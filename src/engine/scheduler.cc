@@ -96,7 +96,8 @@ void Scheduler::append(Step& step, Sequence& sequence, int64_t rows) {
   piece.row_begin = static_cast<int>(batch.rows.size());
   piece.output_begin = static_cast<int>(batch.outputs.size());
   for (int64_t p = sequence.computed; p < sequence.computed + rows; ++p) {
-    if (p >= sequence.next_logits && sequence.pooling == Pooling::kNone) batch.outputs.push_back(static_cast<int32_t>(batch.rows.size()));
+    if (p >= sequence.next_logits && sequence.pooling == Pooling::kNone)
+      batch.outputs.push_back(static_cast<int32_t>(batch.rows.size()));
     batch.rows.push_back({static_cast<int32_t>(batch.tables.size()), sequence.tokens[p], p});
   }
   piece.row_end = static_cast<int>(batch.rows.size());

@@ -118,6 +118,7 @@ struct KernelSet {
   std::string_view name;
   bool (*supported)();           // whether this machine can run it
   std::atomic<uint64_t>* calls;  // kernels of this set that ran: the proof that a forced set is the one in use
+  bool free_order = false;       // no set of the contract: sums as batch and threads suit it (free/free_sets.h)
 
   // Bytes of a packed weight matrix. Packing writes row `n` of it; rows may be packed from several threads at once.
   // Rows past n in the last panel stay zero (the buffer is zero-filled).

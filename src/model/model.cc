@@ -15,6 +15,7 @@ Result<std::unique_ptr<Model>> Model::load(const weights::Checkpoint& checkpoint
   ModelOptions effective = options;
   if (effective.kernels == nullptr) effective.kernels = &kernels::best_kernel_set();
   EADEM_CHECK(effective.kernels->supported());
+  EADEM_CHECK(!effective.kernels->free_order || effective.numerics != numerics::Numerics::kMma16);
   const ConfigReader reader(checkpoint);
   EADEM_ASSIGN_OR_RETURN(const Family* family, find_family(reader));
   EADEM_ASSIGN_OR_RETURN(ModelConfig config, family->read(reader));

@@ -142,9 +142,9 @@ class FakeModel final : public model::Model {
   ThreadPool pool_;
   std::unique_ptr<bool[]> bad_;
   size_t rows_ = 0;
-  std::vector<uint64_t> hidden_;  // by output
+  std::vector<uint64_t> hidden_;    // by output
   std::vector<uint16_t> operands_;  // [rows][kHidden]
-  std::vector<bool> nan_;  // by output
+  std::vector<bool> nan_;           // by output
 };
 
 }  // namespace eadem::testing

@@ -19,9 +19,8 @@ namespace {
 
 using numerics::rms_factor;
 
-inline bool rms_norm(const float* x, const float* weight, int n, int n_padded, float eps, uint16_t* y) {
-  count_call();
-  const float factor = rms_factor(vector_sum_of_squares(x, n), n, eps);
+// operand((x * factor) * weight), zeros up to n_padded. False where an element is NaN.
+inline bool scale_row(const float* x, const float* weight, float factor, int n, int n_padded, uint16_t* y) {
   const Vec factors(factor);
   OperandWriter writer;
   int i = 0;
@@ -31,6 +30,11 @@ inline bool rms_norm(const float* x, const float* weight, int n, int n_padded, f
   for (; i < n; ++i) writer.put(y + i, numerics::rms_scale(x[i], factor, weight[i]));
   std::fill(y + n, y + n_padded, uint16_t{0});
   return writer.good();
+}
+
+inline bool rms_norm(const float* x, const float* weight, int n, int n_padded, float eps, uint16_t* y) {
+  count_call();
+  return scale_row(x, weight, rms_factor(vector_sum_of_squares(x, n), n, eps), n, n_padded, y);
 }
 
 // q/k norm of one head, in place.

@@ -106,8 +106,7 @@ INSTANTIATE_TEST_SUITE_P(Numerics, Embedding, ::testing::ValuesIn(numerics::kAll
 // Keeps the final hidden state of each position of a single sequence.
 class FinalStates final : public model::TraceSink {
  public:
-  void record(const model::Batch& batch, int row, int, std::string_view op,
-              std::span<const std::byte> bytes) override {
+  void record(const model::Batch& batch, int row, int, std::string_view op, std::span<const std::byte> bytes) override {
     if (op != "final_norm") return;
     auto& state = states[batch.rows[static_cast<size_t>(row)].position];
     state.resize(kHidden);
@@ -152,7 +151,8 @@ TEST(EmbeddingControl, TheSameComparisonFailsOnAKernelThatKnowsItsBatch) {
   for (auto r : requests(100)) {
     if (r.pooling == Pooling::kNone || r.prompt.size() < 2) continue;
     r.kv_hash = false;  // the embedding itself must show it
-    EXPECT_NE(digests(run(Numerics::kFma32, {1, 1, 100}, {r}, set)), digests(run(Numerics::kFma32, {1, 1, 1}, {r}, set)));
+    EXPECT_NE(digests(run(Numerics::kFma32, {1, 1, 100}, {r}, set)),
+              digests(run(Numerics::kFma32, {1, 1, 1}, {r}, set)));
   }
 }
 

@@ -6,8 +6,8 @@
 namespace eadem::test {
 
 // x: operands [rows][n]; sum: scratch [n], zeros; out: [n].
-#define EADEM_TEST_SET(set)                                                          \
-  namespace set {                                                                    \
+#define EADEM_TEST_SET(set)                                                   \
+  namespace set {                                                             \
   void pool(const uint16_t* x, int64_t rows, int n, double* sum, float* out); \
   }
 EADEM_TEST_SET(baseline)

@@ -58,8 +58,9 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-const Matrix kMatrices[] = {random_matrix(1, 1, 8, 20),     random_matrix(2, 7, 72, 98),   random_matrix(3, 300, 576, 90),
-                            random_matrix(4, 1000, 97, 60), random_matrix(5, 50, 4096, 12), cancelling_matrix(6, 9, 200)};
+const Matrix kMatrices[] = {random_matrix(1, 1, 8, 20),     random_matrix(2, 7, 72, 98),
+                            random_matrix(3, 300, 576, 90), random_matrix(4, 1000, 97, 60),
+                            random_matrix(5, 50, 4096, 12), cancelling_matrix(6, 9, 200)};
 
 TEST(Pooling, EveryInstructionSetGivesTheSameBytes) {
   int sets = 0;

@@ -45,8 +45,4 @@ using Hashes = std::map<std::string, std::string>;
 // by doing something else than its name says.
 Result<Hashes> run_cell(const weights::Checkpoint& checkpoint, const std::vector<Prompt>& prompts, const Cell& cell);
 
-// A kernel set that breaks the contract as ordinary engines do: partial sums by the number of rows. The negative
-// control.
-const kernels::KernelSet& free_order_kernels();
-
 }  // namespace eadem::tests

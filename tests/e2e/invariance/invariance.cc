@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "e2e/invariance/cell.h"
+#include "kernels/free/free_sets.h"
 
 namespace {
 
@@ -53,7 +54,7 @@ std::vector<Line> read_cells(const std::string& path) {
       if (numerics == numerics::short_name(n)) line.cell.numerics = n;
     }
     line.negative = isa == "free-order";
-    line.cell.kernels = line.negative   ? &free_order_kernels()
+    line.cell.kernels = line.negative   ? kernels::free_order_twin(kernels::best_kernel_set())
                         : isa == "best" ? &kernels::best_kernel_set()
                                         : kernels::find_kernel_set(isa);
     if (line.cell.kernels == nullptr || !line.cell.kernels->supported()) line.missing = isa;

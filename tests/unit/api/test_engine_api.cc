@@ -174,6 +174,28 @@ TEST(EngineApi, IdentityChangesWithWhatMayMoveBitsAndWithNothingElse) {
   EXPECT_NE(Engine::open({.model = other.path().string()}).value().identity(), identity);
 }
 
+// The control says what it is wherever anyone looks, and nobody gets it unasked.
+TEST(EngineApi, FreeOrderIsAModeOfItsOwn) {
+  Opened contract;
+  EXPECT_EQ(contract.engine->info().mode, "contract");
+  Opened opened({.mode = "free"});
+  EXPECT_EQ(opened.engine->info().mode, "free");
+  EXPECT_EQ(opened.engine->info().numerics, "fma32-free");
+  EXPECT_TRUE(opened.engine->info().isa.ends_with("-free")) << opened.engine->info().isa;
+  EXPECT_NE(opened.engine->identity(), contract.engine->identity());
+  ASSERT_TRUE(opened.engine->generate(request_of(5)).ok());
+  EXPECT_GT(opened.engine->counters().kernel_calls, 0u);
+  const auto error_of = [&](EngineOptions options) {
+    options.model = opened.folder.path().string();
+    const auto engine = Engine::open(options);
+    return engine.ok() ? std::string("opened") : engine.error().message;
+  };
+  EXPECT_NE(error_of({.numerics = "mma16", .mode = "free"}).find("mma16"), std::string::npos);
+  EXPECT_NE(error_of({.numerics = "fma32-free"}).find("--mode free"), std::string::npos);
+  EXPECT_NE(error_of({.mode = "free", .isa = "reference"}).find("reference"), std::string::npos);
+  EXPECT_NE(error_of({.mode = "fast"}).find("fast"), std::string::npos);
+}
+
 TEST(EngineApi, ATraceHasALineForEachRowLayerAndOp) {
   const test::TempDirectory folder;
   const std::string path = (folder.path() / "trace.jsonl").string();
