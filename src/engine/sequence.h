@@ -33,12 +33,8 @@ struct Sequence {
 
   // Grown by commit.
   std::vector<int32_t> tokens;  // prompt, forced continuation (known ahead), then what was drawn
-<<<<<<< HEAD
-  // Position of the first row whose logits are still wanted; token next_logits is the last one drawn
-=======
   // Position of the first row whose logits (of a pooled sequence: whose hidden state) are still wanted; token
-  // next_logits is the last one told
->>>>>>> ec44951 (Embeddings: the final hidden states of a prompt, pooled in order of position)
+  // next_logits is the last one drawn
   int64_t next_logits = 0;
   int64_t told_logits = 0;                  // likewise, of what its listener was told
   sampler::TokenCounts counts;              // where a penalty is on

@@ -80,6 +80,9 @@ TEST(Pooling, DoesNotDependOnHowTheWorkIsCut) {
   const Ran together = run(options(10, 512, 64), asked);
   EXPECT_EQ(digests(together.answers), expected);
   EXPECT_GT(together.counters.mixed_steps, 0u);
+  Options overlapped = options(4, 30, 64);
+  overlapped.async_scheduling = true;
+  EXPECT_EQ(digests(run(overlapped, asked).answers), expected);
   for (const int chunk : {1, 7, 64}) {
     const Ran chunked = run(options(4, chunk, 64), asked);
     EXPECT_EQ(digests(chunked.answers), expected) << chunk;
