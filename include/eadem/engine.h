@@ -34,6 +34,7 @@ struct EngineOptions {
   int threads = 0;                     // 0: one per core
   int max_batch = 32;                  // sequences that run at once
   int prefill_chunk = 512;             // most rows of a step
+  int mixed_chunk = 0;                 // rows of prompts in a step that others draw tokens in; 0: by a cost model
   int kv_blocks = 0;                   // KV blocks of 64 positions; 0: as many as kv_memory holds
   size_t kv_memory = size_t{1} << 30;  // bytes
   int64_t max_model_len = 0;           // positions; 0: the model's context
@@ -75,6 +76,9 @@ struct Counters {
   uint64_t preemptions = 0, recomputed_tokens = 0;
   uint64_t finished = 0, failed = 0, cancelled = 0, timed_out = 0;
   uint64_t max_rows = 0, max_sequences = 0;  // largest step seen
+  uint64_t aged_admissions = 0;              // of the one that had waited longest, before better priorities
+  uint64_t held_chunks = 0;                  // pieces of prompts cut short for the sake of those that draw tokens
+  uint64_t prepared_blocks = 0;              // KV blocks made ready while the step before was computed
   uint64_t overlapped_steps = 0;             // computed while the tokens of the one before were told
   uint64_t discarded_rows = 0;               // computed for a sequence that a listener had ended meanwhile
   uint64_t masked_rows = 0;                  // rows that a guide masked
@@ -97,7 +101,8 @@ struct Callbacks {
 // What an engine holds between two steps.
 struct Load {
   int running = 0, waiting = 0;           // sequences
-  int kv_blocks = 0, kv_blocks_used = 0;  // held by sequences that run
+  int kv_blocks = 0, kv_blocks_used = 0;  // held by sequences that run: nobody can take those of the prefix cache
+  int kv_blocks_evictable = 0;            // of the prefix cache alone: free for whoever needs them
 };
 
 class Engine {

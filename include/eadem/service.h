@@ -30,6 +30,7 @@ struct ServiceStats {
   Counters counters;
   int running = 0, waiting = 0;           // sequences; those of requests that are not begun yet wait
   int kv_blocks = 0, kv_blocks_used = 0;  // held by sequences that run
+  int kv_blocks_evictable = 0;            // of the prefix cache alone
 };
 
 class Service {

@@ -88,6 +88,7 @@ Result<void> check_options(const EngineOptions& options) {
   EADEM_RETURN_IF_ERROR(positive("threads", options.threads, 0, 1024));
   EADEM_RETURN_IF_ERROR(positive("max_batch", options.max_batch, 1, 4096));
   EADEM_RETURN_IF_ERROR(positive("prefill_chunk", options.prefill_chunk, 1, 65536));
+  EADEM_RETURN_IF_ERROR(positive("mixed_chunk", options.mixed_chunk, 0, 65536));
   EADEM_RETURN_IF_ERROR(positive("kv_blocks", options.kv_blocks, 0, 1 << 28));
   EADEM_RETURN_IF_ERROR(positive("max_model_len", options.max_model_len, 0, int64_t{1} << 31));
   return positive("force_preempt", options.force_preempt, 0, 1 << 30);
@@ -188,6 +189,7 @@ Result<void> Engine::State::start(const EngineOptions& options, const Choice& ch
   engine::Options engine_options;
   engine_options.max_batch = options.max_batch;
   engine_options.prefill_chunk = options.prefill_chunk;
+  engine_options.mixed_chunk = options.mixed_chunk;
   engine_options.kv_blocks = options.kv_blocks;
   engine_options.kv_memory = options.kv_memory;
   engine_options.max_model_len = options.max_model_len;

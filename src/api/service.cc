@@ -97,6 +97,7 @@ ServiceStats Service::State::snapshot(const Engine& engine) {
   stats.waiting = load.waiting;
   stats.kv_blocks = load.kv_blocks;
   stats.kv_blocks_used = load.kv_blocks_used;
+  stats.kv_blocks_evictable = load.kv_blocks_evictable;
   return stats;
 }
 

@@ -19,6 +19,9 @@ Result<void> check_numbers(const model::Model& model, const Options& options) {
   if (options.prefill_chunk < 1) {
     return Error{"prefill_chunk is " + text(options.prefill_chunk) + "; it must be at least 1"};
   }
+  if (options.mixed_chunk < 0) {
+    return Error{"mixed_chunk is " + text(options.mixed_chunk) + "; it must not be negative"};
+  }
   if (options.max_batch > model.options().max_rows) {
     return Error{"max_batch is " + text(options.max_batch) + ", more than the " + text(model.options().max_rows) +
                  " rows that the model was loaded for; lower it, or load the model with a larger max_rows"};

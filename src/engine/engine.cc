@@ -19,9 +19,30 @@
 namespace eadem::engine {
 namespace {
 
+// Where a row's attention costs as much as its linear layers. A product of attention counts half as much again as one of
+// theirs: it is taken in wider numbers.
+int64_t even_position(const model::Model& model) {
+  const model::ModelConfig& config = model.config();
+  const int64_t hidden = config.hidden, heads = int64_t{config.heads} * config.head_size;
+  const int64_t linear =
+      hidden * (2 * heads + 2 * int64_t{config.kv_heads} * config.head_size + 3 * config.intermediate);
+  const int64_t per_key = 2 * heads;
+  return linear > 0 && per_key > 0 ? std::max<int64_t>(2 * linear / (3 * per_key), 1) : INT32_MAX;
+}
+
+SchedulerOptions scheduler_options(const model::Model& model, const Options& options) {
+  SchedulerOptions chosen;
+  chosen.max_batch = options.max_batch;
+  chosen.chunk = options.prefill_chunk;
+  chosen.max_rows = model.options().max_rows;
+  chosen.mixed_chunk = options.mixed_chunk;
+  chosen.even_position = even_position(model);
+  return chosen;
+}
+
 // What a listener has still to be told.
 struct News {
-  enum class Kind : uint8_t { kPrompt, kToken, kEnd };
+  enum class Kind : uint8_t { kStart, kPrompt, kToken, kEnd };
   Sequence* sequence = nullptr;
   Kind kind = Kind::kToken;
   SampledToken token;
@@ -39,7 +60,7 @@ class EngineImpl final : public Engine {
         options_(options),
         limits_(limits),
         cache_(std::move(pool), options.prefix_cache, &counters_),
-        scheduler_({options.max_batch, options.prefill_chunk, model.options().max_rows}, &cache_, &counters_),
+        scheduler_(scheduler_options(model, options), &cache_, &counters_),
         runner_(std::move(runner)) {
     scheduler_.before_preemption([this](const Sequence& sequence) { keep_hashes(sequence); });
     if (options.async_scheduling) executor_.emplace();
@@ -56,7 +77,7 @@ class EngineImpl final : public Engine {
   const Counters& counters() const override { return counters_; }
   Load load() const override {
     return {static_cast<int>(scheduler_.running().size()), static_cast<int>(scheduler_.waiting().size()),
-            cache_.blocks(), cache_.blocks() - cache_.free_blocks()};
+            cache_.blocks(), cache_.blocks() - cache_.free_blocks(), cache_.evictable_blocks()};
   }
   int kv_blocks() const override { return cache_.blocks(); }
   int free_blocks() const override { return cache_.free_blocks(); }
@@ -73,6 +94,7 @@ class EngineImpl final : public Engine {
   void preempt_for_test();
   void tell();
   void tell_token(Sequence& sequence, const News& news);
+  News& add_news(Sequence& sequence, News::Kind kind);
   void end(Sequence& sequence, FinishReason reason, std::string error = {});
   void tell_end(Sequence& sequence, FinishReason reason, const News& news);
   void keep_hashes(const Sequence& sequence);
@@ -117,6 +139,8 @@ Result<SequenceId> EngineImpl::submit(SequenceRequest request, Listener* listene
   sequence->tokens.insert(sequence->tokens.end(), sampling.golden_token_ids.begin(), sampling.golden_token_ids.end());
   sequence->forced_end = static_cast<int64_t>(sequence->tokens.size());
   sequence->pooling = request.pooling;
+  // A step under way reads the table: it must not move when it grows.
+  sequence->table.reserve(static_cast<size_t>(sequence->limit / numerics::kKvBlock + 1));
   sequence->next_logits = sequence->told_logits = sequence->prompt - 1;
   if (request.pooling == Pooling::kMean) sequence->next_logits = 0;
   sequence->sampling = std::move(request.sampling);
@@ -149,19 +173,24 @@ bool EngineImpl::step() {
   if (!executor_) commit();
   tell();
   scheduler_.remove_finished();
+  if (under_way_) scheduler_.prepare();
   return !scheduler_.idle();
 }
 
 void EngineImpl::launch() {
   under_way_ = true;
   if (step_.batch.rows.empty()) return;
-  for (const Piece& piece : step_.pieces) piece.sequence->under_way = true;
+  for (const Piece& piece : step_.pieces) {
+    piece.sequence->under_way = piece.row_end - piece.row_begin;
+    if (!std::exchange(piece.sequence->start_told, true)) add_news(*piece.sequence, News::Kind::kStart);
+  }
   ++counters_.steps;
   counters_.rows += step_.batch.rows.size();
   counters_.max_rows = std::max<uint64_t>(counters_.max_rows, step_.batch.rows.size());
   if (step_.pieces.size() > 1) ++counters_.mixed_steps;
   if (!executor_) return runner_.run(step_, cache_.pool(), trace_);
-  if (!news_.empty()) ++counters_.overlapped_steps;
+  const auto is_token = [](const News& news) { return news.kind == News::Kind::kToken; };
+  if (std::any_of(news_.begin(), news_.end(), is_token)) ++counters_.overlapped_steps;
   executor_->launch([this] { runner_.run(step_, cache_.pool(), trace_); });
 }
 
@@ -175,7 +204,7 @@ void EngineImpl::commit() {
 
 void EngineImpl::commit_piece(const Piece& piece) {
   Sequence& sequence = *piece.sequence;
-  sequence.under_way = false;
+  sequence.under_way = 0;
   // Its listener ended it while these rows were computed.
   if (sequence.finished) {
     counters_.discarded_rows += static_cast<uint64_t>(piece.row_end - piece.row_begin);
@@ -223,12 +252,10 @@ void EngineImpl::take(Sequence& sequence, int64_t position, Drawn& drawn) {
   const bool is_stop = std::find(sequence.stops.begin(), sequence.stops.end(), token) != sequence.stops.end();
   const bool stops = (is_stop || drawn.complete) && length >= sequence.forced_end;
   const bool last = stops || length >= sequence.limit;
-  News news;
-  news.sequence = &sequence;
+  News& news = add_news(sequence, News::Kind::kToken);
   news.token = std::move(drawn.token);
   news.position = position;
   news.last = last;
-  news_.push_back(std::move(news));
   if (last) end(sequence, stops ? FinishReason::kStop : FinishReason::kLength);
 }
 
@@ -236,20 +263,21 @@ void EngineImpl::take(Sequence& sequence, int64_t position, Drawn& drawn) {
 void EngineImpl::take_prompt(Sequence& sequence) {
   if (sequence.prompt_told || static_cast<int64_t>(sequence.prompt_tokens.size()) < sequence.prompt) return;
   sequence.prompt_told = true;
-  News news;
+  add_news(sequence, News::Kind::kPrompt);
+}
+
+News& EngineImpl::add_news(Sequence& sequence, News::Kind kind) {
+  News& news = news_.emplace_back();
   news.sequence = &sequence;
-  news.kind = News::Kind::kPrompt;
-  news_.push_back(std::move(news));
+  news.kind = kind;
+  return news;
 }
 
 void EngineImpl::end(Sequence& sequence, FinishReason reason, std::string error) {
   sequence.finished = true;
-  News news;
-  news.sequence = &sequence;
-  news.kind = News::Kind::kEnd;
+  News& news = add_news(sequence, News::Kind::kEnd);
   news.reason = reason;
   news.error = std::move(error);
-  news_.push_back(std::move(news));
 }
 
 // What was cancelled, what is late, and what never had a row to compute.
@@ -284,7 +312,9 @@ void EngineImpl::tell() {
   for (News& news : std::exchange(news_, {})) {
     Sequence& sequence = *news.sequence;
     if (sequence.told) continue;  // it ended at an earlier token
-    if (news.kind == News::Kind::kPrompt) {
+    if (news.kind == News::Kind::kStart) {
+      sequence.listener->on_start();
+    } else if (news.kind == News::Kind::kPrompt) {
       sequence.listener->on_prompt(std::move(sequence.prompt_tokens));
     } else if (news.kind == News::Kind::kToken) {
       tell_token(sequence, news);

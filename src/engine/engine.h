@@ -24,6 +24,9 @@ struct Options {
   // Rows of a step, at most the model's max_rows. Sequences with one row to compute come first and always get it; if
   // any other waits, it gets at least one.
   int prefill_chunk = 512;
+  // Rows that others add to a step in which sequences have one row to compute, so that these are not held up for long;
+  // a row counts the more the further back it looks. 0: chosen by a cost model (Scheduler).
+  int mixed_chunk = 0;
   int kv_blocks = 0;  // blocks of 64 positions in the pool; 0: enough for max_batch sequences within kv_memory
   size_t kv_memory = size_t{1} << 30;  // bytes, where kv_blocks is 0
   int64_t max_model_len = 0;           // 0: the model's context

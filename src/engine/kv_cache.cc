@@ -47,6 +47,7 @@ int32_t KvCache::allocate() {
   unlink(block);
   if (prefixes_.name(block) != 0) {
     prefixes_.erase(block);
+    --evictable_;
     ++counters_->prefix_evictions;
   }
   pool_.clear(block);
@@ -55,14 +56,18 @@ int32_t KvCache::allocate() {
 }
 
 void KvCache::hold(int32_t block) {
-  if (holders_[block]++ == 0) unlink(block);
+  if (holders_[block]++ > 0) return;
+  unlink(block);
+  --evictable_;  // nothing else can be found
 }
 
 void KvCache::drop(int32_t block) {
   EADEM_CHECK(holders_[block] > 0);
   if (--holders_[block] > 0) return;
   const int32_t ring = blocks();
-  link(block, prefixes_.name(block) != 0 ? previous_[ring] : ring);
+  const bool known = prefixes_.name(block) != 0;
+  if (known) ++evictable_;
+  link(block, known ? previous_[ring] : ring);
 }
 
 bool KvCache::reserve(std::vector<int32_t>& table, int64_t positions) {

@@ -21,6 +21,8 @@ class KvCache {
   const model::KvPool& pool() const { return pool_; }
   int blocks() const { return pool_.blocks(); }
   int free_blocks() const { return free_; }
+  // Those of the free blocks that the prefix cache knows.
+  int evictable_blocks() const { return evictable_; }
 
   // Grows a table to hold `positions` positions, by zeroed blocks. False, and nothing changed, where too few are free.
   bool reserve(std::vector<int32_t>& table, int64_t positions);
@@ -49,7 +51,7 @@ class KvCache {
   std::vector<int32_t> holders_;  // by block
   // The free blocks as a ring through the element blocks(): its next is used first, its previous last.
   std::vector<int32_t> next_, previous_;
-  int free_ = 0;
+  int free_ = 0, evictable_ = 0;
 };
 
 }  // namespace eadem::engine

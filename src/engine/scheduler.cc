@@ -9,10 +9,17 @@ namespace {
 
 constexpr int64_t kBlock = numerics::kKvBlock;
 
+// Each so many admissions, one of whoever has waited longest.
+constexpr uint64_t kTurns = 8;
+// What a step costs before its first row, in rows: the weights are read once.
+constexpr int64_t kStepCost = 8;
+
+int64_t blocks_of(int64_t positions) { return (positions + kBlock - 1) / kBlock; }
+
 template <class Container>
-void insert_by_arrival(Container& sequences, std::unique_ptr<Sequence> sequence) {
-  const auto later = [](const auto& a, const auto& b) { return a->id < b->id; };
-  sequences.insert(std::upper_bound(sequences.begin(), sequences.end(), sequence, later), std::move(sequence));
+void insert_in_order(Container& sequences, std::unique_ptr<Sequence> sequence) {
+  const auto before = [](const auto& a, const auto& b) { return a->before(*b); };
+  sequences.insert(std::upper_bound(sequences.begin(), sequences.end(), sequence, before), std::move(sequence));
 }
 
 }  // namespace
@@ -22,7 +29,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvCache* cache, Counters* 
   EADEM_CHECK(options.max_batch >= 1 && options.chunk >= 1 && options.max_rows >= options.max_batch);
 }
 
-void Scheduler::add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
+void Scheduler::add(std::unique_ptr<Sequence> sequence) { insert_in_order(waiting_, std::move(sequence)); }
 
 void Scheduler::schedule(Step& step) {
   step.batch.clear();
@@ -31,6 +38,7 @@ void Scheduler::schedule(Step& step) {
   preempted_ = false;
   schedule_running(step, true);
   single_rows_ = static_cast<int64_t>(step.batch.rows.size());
+  mixed_cost_ = 0;
   schedule_running(step, false);
   if (!preempted_) admit(step);
   counters_->max_sequences = std::max<uint64_t>(counters_->max_sequences, step.pieces.size());
@@ -44,13 +52,31 @@ int64_t Scheduler::budget_left(const Step& step) const {
   return std::min<int64_t>(budget, options_.max_rows) - rows;
 }
 
+int64_t Scheduler::mixed_budget() const {
+  return options_.mixed_chunk > 0 ? options_.mixed_chunk : (kStepCost + single_rows_) * 3 / 2;
+}
+
+// Rows for a sequence that has more than one to compute, or was admitted only now. Beside single rows, a row at position
+// p costs 1 + p / even_position; the first sequence always gets one, so that it moves on.
+int64_t Scheduler::rows_allowed(const Step& step, const Sequence& sequence) {
+  const int64_t rows = std::min(sequence.rows_wanted(), budget_left(step));
+  if (single_rows_ == 0 || rows < 1) return rows;
+  const int64_t left = std::max<int64_t>(mixed_budget() - mixed_cost_, 0);
+  const int64_t even = options_.even_position;
+  const int64_t cheap = left * even / (even + sequence.computed + left);
+  const int64_t allowed = std::min(rows, std::max<int64_t>(cheap, mixed_cost_ == 0 ? 1 : 0));
+  mixed_cost_ += allowed + allowed * (sequence.computed + allowed) / even;
+  if (allowed < rows) ++counters_->held_chunks;
+  return allowed;
+}
+
 void Scheduler::schedule_running(Step& step, bool single) {
   // Preemption takes sequences off the end of running_, never one before `i` that is scheduled already.
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     const int64_t wanted = sequence.rows_wanted();
     if (sequence.scheduled || wanted < 1 || (single && wanted != 1)) continue;
-    const int64_t rows = single ? 1 : std::min(wanted, budget_left(step));
+    const int64_t rows = single ? 1 : rows_allowed(step, sequence);
     if (rows > 0) give_rows(step, sequence, rows);
   }
 }
@@ -62,13 +88,13 @@ int64_t Scheduler::rows_that_fit(const Sequence& sequence, int64_t rows) const {
 
 void Scheduler::give_rows(Step& step, Sequence& sequence, int64_t rows) {
   int64_t fit = rows_that_fit(sequence, rows);
-  while (fit < 1 && preempt_youngest_after(sequence)) fit = rows_that_fit(sequence, rows);
-  // Nothing to take: this sequence sits the step out. The oldest always gets its way, so somebody always moves on.
+  while (fit < 1 && preempt_last_after(sequence)) fit = rows_that_fit(sequence, rows);
+  // Nothing to take: this sequence sits the step out. The first always gets its way, so somebody always moves on.
   if (fit >= 1) append(step, sequence, fit);
 }
 
-bool Scheduler::preempt_youngest_after(const Sequence& sequence) {
-  for (auto victim = running_.rbegin(); victim != running_.rend() && (*victim)->id > sequence.id; ++victim) {
+bool Scheduler::preempt_last_after(const Sequence& sequence) {
+  for (auto victim = running_.rbegin(); victim != running_.rend() && sequence.before(**victim); ++victim) {
     if ((*victim)->scheduled || (*victim)->table.empty()) continue;
     preempt(**victim);
     return true;
@@ -83,7 +109,7 @@ void Scheduler::preempt(Sequence& sequence) {
   std::unique_ptr<Sequence> owned = std::move(*it);
   running_.erase(it);
   cache_->release(*owned);
-  insert_by_arrival(waiting_, std::move(owned));
+  insert_in_order(waiting_, std::move(owned));
   preempted_ = true;
   ++counters_->preemptions;
 }
@@ -113,9 +139,33 @@ void Scheduler::append(Step& step, Sequence& sequence, int64_t rows) {
 }
 
 void Scheduler::admit(Step& step) {
-  while (!waiting_.empty() && static_cast<int>(running_.size()) < options_.max_batch && budget_left(step) > 0) {
+  const auto room = [&] { return budget_left(step) > 0 && (single_rows_ == 0 || mixed_cost_ < mixed_budget()); };
+  while (!waiting_.empty() && static_cast<int>(running_.size()) < options_.max_batch && room()) {
+    favour_longest_waiting();
     if (!admit_first(step)) return;
   }
+}
+
+void Scheduler::favour_longest_waiting() {
+  if (turn_ % kTurns != kTurns - 1) return;
+  const auto longest =
+      std::min_element(waiting_.begin(), waiting_.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
+  if (longest == waiting_.begin() || (*longest)->favoured) return;
+  std::unique_ptr<Sequence> owned = std::move(*longest);
+  waiting_.erase(longest);
+  owned->favoured = true;
+  insert_in_order(waiting_, std::move(owned));
+  ++counters_->aged_admissions;
+}
+
+// Blocks that running sequences will need for the tokens that they have.
+int64_t Scheduler::blocks_owed() const {
+  int64_t owed = 0;
+  for (const auto& sequence : running_) {
+    const int64_t wanted = blocks_of(sequence->computed + sequence->rows_wanted());
+    owed += std::max<int64_t>(wanted - static_cast<int64_t>(sequence->table.size()), 0);
+  }
+  return owed;
 }
 
 bool Scheduler::admit_first(Step& step) {
@@ -125,7 +175,8 @@ bool Scheduler::admit_first(Step& step) {
     return cache_->computes_next_block(*other, sequence);
   });
   // Admission takes no blocks from those that run: all known rows must fit.
-  const bool fits = rows_that_fit(sequence, sequence.rows_wanted()) == sequence.rows_wanted();
+  const int64_t blocks = blocks_of(sequence.computed + sequence.rows_wanted());
+  const bool fits = blocks - static_cast<int64_t>(sequence.table.size()) <= cache_->free_blocks() - blocks_owed();
   if (worth_waiting || !fits) {
     EADEM_CHECK(!running_.empty());
     cache_->release(sequence);
@@ -136,14 +187,29 @@ bool Scheduler::admit_first(Step& step) {
     counters_->prefix_hit_tokens += static_cast<uint64_t>(sequence.computed);
   }
   if (sequence.cached_tokens < 0) {
-    sequence.listener->on_start();
     sequence.cached_tokens = static_cast<int>(std::min(sequence.computed, sequence.prompt));
   }
-  insert_by_arrival(running_, std::move(waiting_.front()));
+  if (waiting_.size() > 1) ++turn_;
+  insert_in_order(running_, std::move(waiting_.front()));
   waiting_.pop_front();
-  const int64_t rows = std::min(sequence.rows_wanted(), budget_left(step));
+  const int64_t rows = rows_allowed(step, sequence);
   if (rows > 0) append(step, sequence, rows);
   return true;
+}
+
+void Scheduler::prepare() {
+  for (const auto& sequence : running_) {
+    if (sequence->under_way == 0 || sequence->rows_wanted() == 0) continue;
+    const int64_t next = sequence->computed + sequence->under_way;
+    const int64_t known = static_cast<int64_t>(sequence->tokens.size()) - next;
+    const int64_t rows = std::clamp<int64_t>(known, 1, sequence->under_way);  // as many as now
+    const int64_t end = std::min(next + rows, sequence->limit - 1);
+    // The step under way reads the table: it must not move.
+    const size_t had = sequence->table.size(), wanted = static_cast<size_t>(blocks_of(end));
+    if (wanted <= had || wanted > sequence->table.capacity()) continue;
+    if (!cache_->reserve(sequence->table, end)) return;
+    counters_->prepared_blocks += sequence->table.size() - had;
+  }
 }
 
 void Scheduler::remove_finished() {

@@ -1,6 +1,10 @@
-// Which rows the next step computes. Rows of sequences with a single row to compute come first; then, in order of
-// arrival, up to a token budget of those with more; then waiting sequences are admitted, first come, first served.
-// Nothing here can reach a result: it only cuts up work.
+// Which rows the next step computes. Rows of sequences with a single row to compute come first; then, up to a budget,
+// of those with more; then waiting sequences are admitted. Each in the order of Sequence::before: by priority, then by
+// arrival. Nothing here can reach a result: it only cuts up work.
+//
+// Nobody starves: admission never passes over the first in that order, takes no blocks from who runs, and each eighth
+// time that it has a choice the first is whoever has waited longest, which then stays ahead of all priorities until it
+// ends. A sequence with m older ones waiting is so admitted after at most 8 (m + 1) others.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +25,10 @@ struct SchedulerOptions {
   int max_batch = 0;  // sequences that run at once
   int chunk = 0;      // rows of a step, unless more sequences than that have one row each
   int max_rows = 0;   // rows that the model can take; at least max_batch
+  // What other rows may cost beside single ones (Scheduler::rows_allowed). 0: one and a half times what the step costs
+  // without them, so that no token comes later than after two and a half times as long.
+  int mixed_chunk = 0;
+  int64_t even_position = 1;  // position at which a row's attention costs as much as the rest of it
 };
 
 // The rows of one sequence in a step.
@@ -63,32 +71,41 @@ class Scheduler {
   // Takes what is finished out of the queues and releases its blocks, and forgets those whose listeners know. What a
   // step under way computes stays.
   void remove_finished();
+  // While a step is computed: gives its sequences the blocks that their next rows will need, as far as there are free
+  // ones, so that the next step need not wait until these are cleared.
+  void prepare();
 
-  // By arrival.
+  // By Sequence::before.
   const std::vector<std::unique_ptr<Sequence>>& running() const { return running_; }
   const std::deque<std::unique_ptr<Sequence>>& waiting() const { return waiting_; }
 
  private:
   void schedule_running(Step& step, bool single);
   void admit(Step& step);
+  void favour_longest_waiting();
+  int64_t blocks_owed() const;
   bool admit_first(Step& step);
-  // Gives a sequence up to `rows` rows of the step, as many as there are blocks for; takes blocks of younger ones
+  // Gives a sequence up to `rows` rows of the step, as many as there are blocks for; takes blocks of those behind it
   // where there is none.
   void give_rows(Step& step, Sequence& sequence, int64_t rows);
   int64_t rows_that_fit(const Sequence& sequence, int64_t rows) const;
-  bool preempt_youngest_after(const Sequence& sequence);
+  bool preempt_last_after(const Sequence& sequence);
   void append(Step& step, Sequence& sequence, int64_t rows);
   int64_t budget_left(const Step& step) const;
+  int64_t mixed_budget() const;
+  int64_t rows_allowed(const Step& step, const Sequence& sequence);
 
   SchedulerOptions options_;
   KvCache* cache_;
   Counters* counters_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;   // by arrival
-  std::vector<std::unique_ptr<Sequence>> running_;  // by arrival
-  std::vector<std::unique_ptr<Sequence>> ended_;    // finished; their listeners do not know yet
+  std::deque<std::unique_ptr<Sequence>> waiting_;  // by Sequence::before, like running_
+  std::vector<std::unique_ptr<Sequence>> running_;
+  std::vector<std::unique_ptr<Sequence>> ended_;  // finished; their listeners do not know yet
   std::function<void(const Sequence&)> before_preemption_;
   bool preempted_ = false;   // in this step
   int64_t single_rows_ = 0;  // of this step
+  int64_t mixed_cost_ = 0;   // of this step's other rows
+  uint64_t turn_ = 0;        // admissions that had a choice
 };
 
 }  // namespace eadem::engine

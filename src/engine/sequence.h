@@ -21,7 +21,7 @@ struct Sequence {
   SamplingParams sampling;
   uint64_t seed = 0;
   bool wants_kv_hash = false;
-  int priority = 0;
+  int priority = 0;  // smaller comes first
   std::optional<std::chrono::steady_clock::time_point> deadline;
   Pooling pooling = Pooling::kNone;
   Listener* listener = nullptr;
@@ -40,9 +40,9 @@ struct Sequence {
   sampler::TokenCounts counts;              // where a penalty is on
   std::unique_ptr<TokenGuide> guide;        // past the tokens of the answer that were drawn; null: none
   std::vector<SampledToken> prompt_tokens;  // where prompt_logprobs are wanted
-  bool prompt_told = false;
   std::vector<double> pooled;  // of a pooled sequence: the sum of its hidden states so far, [hidden]
   int64_t pooled_rows = 0;
+  bool prompt_told = false, start_told = false;
   int64_t forced_preemptions = 0;
 
   // Kept by the scheduler.
@@ -53,8 +53,9 @@ struct Sequence {
   uint64_t chain = 0;          // the prefix cache's name of the last of those
   int cached_tokens = -1;      // -1: not admitted yet
   bool scheduled = false;      // has rows in this step
+  bool favoured = false;       // waited longest when it was such a one's turn: comes before all that are not
 
-  bool under_way = false;  // has rows in a step that is being computed
+  int64_t under_way = 0;  // rows in a step that is being computed
   bool cancelled = false;
   bool finished = false;  // computes nothing more
   bool told = false;      // its listener knows that it finished
@@ -63,6 +64,11 @@ struct Sequence {
   // Rows still to compute. What would follow the last token of all is not asked for.
   int64_t rows_wanted() const {
     return cancelled || finished ? 0 : std::min(static_cast<int64_t>(tokens.size()), limit - 1) - computed;
+  }
+  // Who gets rows, blocks and admission first: a total order that no result depends on.
+  bool before(const Sequence& other) const {
+    if (favoured != other.favoured) return favoured;
+    return priority != other.priority ? priority < other.priority : id < other.id;
   }
   // Tokens of the answer that were drawn.
   int64_t drawn() const { return next_logits + 1 - prompt; }

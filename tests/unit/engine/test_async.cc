@@ -80,7 +80,7 @@ Options options(int max_batch, int chunk, int blocks) {
 TEST(Async, TheSameBytesAsWithout) {
   const Ran plain = run(options(1, 512, 64), false);
   EXPECT_EQ(plain.counters.overlapped_steps, 0u);
-  EXPECT_EQ(plain.counters.discarded_rows, 0u);
+  EXPECT_EQ(plain.counters.discarded_rows + plain.counters.prepared_blocks, 0u);
   for (const int batch : {1, 3, 10}) {
     for (const int chunk : {1, 64, 512}) {
       for (const int blocks : {7, 64}) {
@@ -92,6 +92,7 @@ TEST(Async, TheSameBytesAsWithout) {
           const Ran async = run(o, true, fake);
           EXPECT_EQ(async.digests, plain.digests) << batch << " " << chunk << " " << blocks << " " << preempt;
           EXPECT_GT(async.counters.overlapped_steps, 10u);
+          EXPECT_GT(async.counters.prepared_blocks, 0u);
           EXPECT_GT(async.counters.discarded_rows, 0u) << "listeners ended sequences whose next row was under way";
           if (preempt > 0) {
             EXPECT_GT(async.counters.preemptions, 8u);
@@ -141,6 +142,7 @@ TEST(Async, CancelledAndLateSequencesFreeTheirBlocksAtTheNextStep) {
   for (const bool async : {false, true}) {
     FakeModel model({});
     Options o = options(3, 512, 64);
+    o.mixed_chunk = 1 << 16;
     o.async_scheduling = async;
     auto engine = Engine::create(model, o).value();
     Answer kept, cancelled, late, waiting;
