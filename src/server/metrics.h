@@ -7,8 +7,8 @@
 // GET /v1/stats is one JSON object, all counts since the start, so that a page draws rates from two of them:
 //   {"time": seconds since 1970, "uptime": seconds, "version": "...", "state": "loading" | "ready" | "draining",
 //    "model": "...", "numerics": "...", "isa": "...", "threads": N, "fingerprint": "...",
-//    "max_model_len": N, "max_num_seqs": N, "running": sequences, "waiting": sequences, "kv_blocks": N, "kv_blocks_used": N,
-//    "prompt_tokens": N, "cached_tokens": N, "generation_tokens": N,
+//    "max_model_len": N, "max_num_seqs": N, "running": sequences, "waiting": sequences,
+//    "kv_blocks": N, "kv_blocks_used": N, "prompt_tokens": N, "cached_tokens": N, "generation_tokens": N,
 //    "requests": N, "answers": {"stop": N, "length": N, "cancelled": N, "error": N, "timeout": N},
 //    "refused": {"invalid": N, "queue_full": N, "draining": N},
 //    "engine": {every field of eadem::Counters under its name},

@@ -30,8 +30,10 @@ inline constexpr NamedCounter kCounters[] = {
     {"finished", &Counters::finished},
     {"failed", &Counters::failed},
     {"cancelled", &Counters::cancelled},
+    {"timed_out", &Counters::timed_out},
     {"max_rows", &Counters::max_rows},
     {"max_sequences", &Counters::max_sequences},
+    {"masked_rows", &Counters::masked_rows},
     {"kernel_calls", &Counters::kernel_calls},
 };
 

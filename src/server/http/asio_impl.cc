@@ -1,4 +1,3 @@
-// What of Asio and Beast is no template, compiled once.
+// What of Asio is no template, compiled once.
 #include <boost/asio/impl/src.hpp>
 #include <boost/asio/ssl/impl/src.hpp>
-#include <boost/beast/src.hpp>

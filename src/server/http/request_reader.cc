@@ -76,15 +76,15 @@ size_t RequestReader::feed(std::string_view bytes) {
   size_t taken = 0;
   while (taken < bytes.size() && (state_ == State::kHeader || state_ == State::kBody)) {
     error_code fault;
-    const boost::asio::const_buffer rest(bytes.data() + taken, bytes.size() - taken);
-    const size_t used = parser_->put(rest, fault);
+    // Beast keeps nothing of a header, a chunk's head or a trailer that is not whole: without an end, our own buffer is
+    // what would grow. The same bytes are refused however they are cut.
+    const size_t size = std::min(bytes.size() - taken, header_limit_);
+    const size_t used = parser_->put(boost::asio::const_buffer(bytes.data() + taken, size), fault);
     taken += used;
     if (fault == http::error::need_more) {
-      // Beast keeps nothing of a line that is not whole: without an end, our own buffer is what would grow.
-      if (bytes.size() - taken >= header_limit_) {
-        fail(431, "the header of the request is longer than " + std::to_string(header_limit_) + " bytes");
-      }
-      break;
+      if (used > 0) continue;
+      if (size < header_limit_) break;
+      fault = http::error::header_limit;
     }
     if (fault == http::error::header_limit) {
       fail(431, "the header of the request is longer than " + std::to_string(header_limit_) + " bytes");

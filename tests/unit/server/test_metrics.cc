@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "server/prometheus_text.h"
 
 namespace eadem::server {
 namespace {
@@ -64,6 +67,8 @@ TEST(Metrics, CountsWhatHandlersTell) {
   EXPECT_TRUE(has(text, "vllm:time_to_first_token_seconds_bucket" + labels + R"(,le="+Inf"} 400)"));
   EXPECT_TRUE(has(text, R"(eadem_http_replies_total{status="200"} 400)"));
 }
+
+TEST(Metrics, EveryCounterOfTheEngineHasAName) { EXPECT_EQ(std::size(kCounters), sizeof(Counters) / sizeof(uint64_t)); }
 
 TEST(Metrics, HistogramsPutValuesAtTheirUpperEnds) {
   const double bounds[] = {1, 2};

@@ -1,6 +1,11 @@
 // The wire over real sockets, with handlers of the test's own: bytes as clients should not send them, and clients that
 // go, stall or ask too much.
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <string>
 
 #include "raw_client.h"
@@ -349,6 +354,37 @@ TEST_F(WireFixture, ClientsThatComeAndGoLeaveNothing) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_TRUE(wait_until([&] { return wire_->counts().open == 0 && wire_->idle(); }));
+}
+
+size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t pages = 0;
+  file >> pages >> pages;
+  return pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST_F(WireFixture, IdleConnectionsAreSmall) {
+  constexpr size_t kConnections = 2000, kMost = size_t{50} << 20;  // of both ends, which are in this process
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur < 2 * kConnections + 100) GTEST_SKIP() << "too few file descriptors";
+  open();
+  const size_t before = resident_bytes();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (size_t i = 0; i < kConnections; ++i) {
+    clients.push_back(std::make_unique<RawClient>(port()));
+    EXPECT_EQ(status_of(clients.back()->ask(post("/echo", std::string(20000, 'a')))), 200);
+  }
+  EXPECT_EQ(wire_->counts().open, kConnections);
+  const size_t grown = resident_bytes() - before;
+  std::printf("%zu connections: %.1f KiB each\n", kConnections, static_cast<double>(grown) / kConnections / 1024);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(grown, kMost);
+#else
+  static_cast<void>(kMost);
+#endif
 }
 
 TEST(Wire, SaysWhyItCannotListen) {

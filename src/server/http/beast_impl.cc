@@ -1,0 +1,2 @@
+// What of Beast is no template, compiled once.
+#include <boost/beast/src.hpp>
