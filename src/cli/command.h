@@ -22,5 +22,6 @@ Run add_score(Flags flags);
 Run add_replay(Flags flags);
 Run add_info(Flags flags);
 Run add_bench(Flags flags);
+Run add_serve(Flags flags);
 
 }  // namespace eadem::cli

@@ -7,9 +7,7 @@
 #include "cli/terminal.h"
 
 namespace eadem::cli {
-namespace {
 
-// "512M": bytes, or KiB, MiB, GiB.
 Result<size_t> parse_bytes(const std::string& text) {
   int shift = 0;
   std::string digits = text;
@@ -25,8 +23,6 @@ Result<size_t> parse_bytes(const std::string& text) {
   if (!number.ok()) return Error{"a number of bytes, as 1500000000, 512M or 2G"};
   return static_cast<size_t>(number.value()) << shift;
 }
-
-}  // namespace
 
 void EngineFlags::add(Flags& flags) {
   const char* model = std::getenv("EADEM_MODEL");

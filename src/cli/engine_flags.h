@@ -16,6 +16,9 @@ struct EngineFlags {
   Result<Engine> open() const;
 };
 
+// "1500000000", "512M", "2G": bytes; the error says what it must be.
+Result<size_t> parse_bytes(const std::string& text);
+
 // Counters as one line of JSON on stderr, where --stats asks for it.
 void print_stats(const EngineFlags& flags, const Engine& engine);
 

@@ -28,6 +28,7 @@ constexpr Command kCommands[] = {
      "answers.jsonl",
      add_generate},
     {"chat", "Hold a conversation in the terminal", "eadem chat --system \"You are a pirate.\"", add_chat},
+    {"serve", "Serve a model over HTTP, with OpenAI's API", "eadem serve -m smollm2-135m --port 8000", add_serve},
     {"score", "Logprobs of given tokens, equal to those of generation",
      "echo '{\"prompt\": \"Paris is in\", \"completion\": \" France\"}' | eadem score --in -", add_score},
     {"replay", "Run the answers of an output file again and compare the bits", "eadem replay answers.jsonl --threads 1",
@@ -82,7 +83,8 @@ int run(int argc, char** argv) {
                    subs.empty() ? "eadem" : "eadem " + subs.front()->get_name());
   }
   if (!chosen)
-    return bad_usage("a command is needed: pull, generate, chat, score, replay, info or bench (see `eadem --help`)");
+    return bad_usage(
+        "a command is needed: pull, generate, chat, serve, score, replay, info or bench (see `eadem --help`)");
   const auto status = chosen();
   return status.ok() ? status.value() : bad_usage(status.error().message);
 }
