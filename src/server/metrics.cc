@@ -172,7 +172,7 @@ std::string Metrics::prometheus(const Moment& moment) const {
   for (const NamedCounter& counter : kCounters) {
     const bool gauge = std::string_view(counter.name).starts_with("max_");
     const std::string name = std::string("eadem_engine_") + counter.name + (gauge ? "" : "_total");
-    text.head(name, gauge ? "gauge" : "counter", "a counter of the engine (docs/server.md)");
+    text.head(name, gauge ? "gauge" : "counter", "a counter of the engine (docs/serving.md)");
     text.sample(name, {}, c.*counter.field);
   }
 

@@ -48,7 +48,7 @@ def test_table_names_the_commands_that_there_are(folder):
 
 def test_commands(folder):
     """In the order of the page: the batch is answered before it is replayed."""
-    ran = [line for line in commands() if " chat " not in line and " pull " not in line]
+    ran = [line for line in commands() if not re.search(" (chat|pull|serve) ", line)]
     assert len(ran) >= 6
     hashes = []
     for line in ran:
@@ -60,6 +60,22 @@ def test_commands(folder):
     assert hashes[0].split()[0] != "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "not of nothing"
     answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
     assert [answer["id"] for answer in answers] == ["a", "b", "b"]
+
+
+def test_serve(folder):
+    """On a free port instead of the one that is written there."""
+    serve = next(line for line in commands() if " serve " in line).replace("--port 8000", "--port 0")
+    asked = re.search(r"^    (curl http://127.0.0.1:8000/.*)$", README, re.MULTILINE).group(1)
+    server = subprocess.Popen("exec " + serve, shell=True, cwd=folder, stdout=subprocess.PIPE, text=True)
+    try:
+        address = re.fullmatch(r"listening on (http://127.0.0.1:\d+)\n", server.stdout.readline()).group(1)
+        done = run(asked.replace("http://127.0.0.1:8000", address), folder)
+        assert json.loads(done.stdout)["choices"][0]["text"], done.stdout + done.stderr
+        server.terminate()
+        assert server.wait(60) == 0
+    finally:
+        server.kill()
+        server.wait()
 
 
 def test_replay_notices_a_changed_answer(folder):
