@@ -33,6 +33,11 @@ inline constexpr NamedCounter kCounters[] = {
     {"timed_out", &Counters::timed_out},
     {"max_rows", &Counters::max_rows},
     {"max_sequences", &Counters::max_sequences},
+    {"aged_admissions", &Counters::aged_admissions},
+    {"held_chunks", &Counters::held_chunks},
+    {"prepared_blocks", &Counters::prepared_blocks},
+    {"overlapped_steps", &Counters::overlapped_steps},
+    {"discarded_rows", &Counters::discarded_rows},
     {"masked_rows", &Counters::masked_rows},
     {"kernel_calls", &Counters::kernel_calls},
 };
