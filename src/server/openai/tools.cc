@@ -81,7 +81,7 @@ Result<void> choose_named(const json& value, Tools& tools) {
   EADEM_RETURN_IF_ERROR(check_members(value, field, {"type", "function"}));
   EADEM_RETURN_IF_ERROR(check_members(function, field + ".function", {"name"}));
   const auto named =
-      std::find_if(tools.tools.begin(), tools.tools.end(), [&](const Tool& t) { return t.name == name; });
+      std::find_if(tools.tools.begin(), tools.tools.end(), [&](const Tool& t) { return name == t.name; });
   if (named == tools.tools.end()) return Error{field + ".function.name is none of the tools"};
   tools.tools = {*named};
   tools.choice = Tools::Choice::kRequired;
