@@ -85,6 +85,21 @@ TEST_F(Endpoints, AnAnswerIsVerifiedAndATamperedOneIsNot) {
   }
 }
 
+TEST_F(Endpoints, EmbeddingsAreVectorsOfLengthOne) {
+  const Answer floats = api().post("/v1/embeddings", {{"input", {"the cat", "a"}}});
+  ASSERT_EQ(floats.status, 200) << floats.body;
+  ASSERT_EQ(floats.body["data"].size(), 2u);
+  const auto values = floats.body["data"][0]["embedding"].get<std::vector<float>>();
+  ASSERT_EQ(values.size(), 72u);
+  double square = 0;
+  for (const float value : values) square += double{value} * double{value};
+  EXPECT_NEAR(square, 1.0, 1e-5);
+  const Answer coded = api().post("/v1/embeddings", {{"input", "the cat"}, {"encoding_format", "base64"}});
+  EXPECT_EQ(coded.body["data"][0]["embedding"].get<std::string>().size(), 72u * 4 / 3 * 4);
+  const Answer last = api().post("/v1/embeddings", {{"input", "the cat"}, {"pooling", "last"}});
+  EXPECT_NE(last.body["data"][0]["embedding"], floats.body["data"][0]["embedding"]);
+}
+
 // Every reference of the description resolves, and it names exactly the fields that the handlers take.
 TEST_F(Endpoints, TheDescriptionNamesWhatTheHandlersTake) {
   const Answer described = api().get("/openapi.json");
