@@ -39,7 +39,10 @@ struct EngineOptions {
   size_t kv_memory = size_t{1} << 30;  // bytes
   int64_t max_model_len = 0;           // positions; 0: the model's context
   bool prefix_cache = true;
-  int force_preempt = 0;  // test handle: preempt a sequence each time it has drawn this many tokens; 0: never
+  std::string speculation = "off";  // guesses at coming tokens: off, ngram (prompt lookup), draft (draft_model)
+  std::string draft_model;          // a smaller model with the same tokenizer, named like `model`
+  int max_draft = 8;                // guesses of a sequence and step
+  int force_preempt = 0;            // test handle: preempt a sequence each time it has drawn this many tokens; 0: never
   // A step runs on a thread of its own while the callbacks of the one before are called. Off where there is a trace.
   bool async_scheduling = false;
   bool kv_hash = false;       // fill Completion::kv_hash
@@ -82,7 +85,10 @@ struct Counters {
   uint64_t overlapped_steps = 0;             // computed while the tokens of the one before were told
   uint64_t discarded_rows = 0;               // computed for a sequence that a listener had ended meanwhile
   uint64_t masked_rows = 0;                  // rows that a guide masked
-  uint64_t kernel_calls = 0;                 // kernels of the set in use that ran
+  // Guesses computed, those that were right, and how often a sequence had some in a step
+  uint64_t drafted_tokens = 0, accepted_tokens = 0, draft_checks = 0;
+  uint64_t draft_steps = 0, draft_rows = 0, draft_rebuilds = 0;  // the draft model's work; keys and values it lost
+  uint64_t kernel_calls = 0;                                     // kernels of the set in use that ran
 };
 
 // Called from inside step().

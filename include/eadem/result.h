@@ -40,11 +40,12 @@ struct Completion {
   std::vector<SampledToken> prompt_tokens;  // where prompt_logprobs was asked; the first has no logprob
   std::string text;                         // empty without a tokenizer
   FinishReason finish_reason = FinishReason::kStop;
-  std::string error;             // where finish_reason is kError
-  uint64_t seed = 0;             // of this answer: mix(request seed, index)
-  int cached_tokens = 0;         // prompt tokens whose keys and values came from the prefix cache
-  std::vector<float> embedding;  // where pooling was asked: [hidden], of length 1
-  std::string kv_hash;           // where asked: SHA-256 of its KV values in logical order
+  std::string error;                            // where finish_reason is kError
+  uint64_t seed = 0;                            // of this answer: mix(request seed, index)
+  int cached_tokens = 0;                        // prompt tokens whose keys and values came from the prefix cache
+  int drafted_tokens = 0, accepted_tokens = 0;  // guesses at coming tokens, and those that were right
+  std::vector<float> embedding;                 // where pooling was asked: [hidden], of length 1
+  std::string kv_hash;                          // where asked: SHA-256 of its KV values in logical order
 };
 
 }  // namespace eadem

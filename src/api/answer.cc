@@ -60,6 +60,8 @@ void Answer::on_finish(const engine::Outcome& outcome) {
   completion_.kv_hash = outcome.kv_hash;
   completion_.embedding = outcome.embedding;
   completion_.cached_tokens = outcome.cached_tokens;
+  completion_.drafted_tokens = outcome.drafted_tokens;
+  completion_.accepted_tokens = outcome.accepted_tokens;
   on_end_();
 }
 

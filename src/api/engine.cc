@@ -91,6 +91,7 @@ Result<void> check_options(const EngineOptions& options) {
   EADEM_RETURN_IF_ERROR(positive("mixed_chunk", options.mixed_chunk, 0, 65536));
   EADEM_RETURN_IF_ERROR(positive("kv_blocks", options.kv_blocks, 0, 1 << 28));
   EADEM_RETURN_IF_ERROR(positive("max_model_len", options.max_model_len, 0, int64_t{1} << 31));
+  EADEM_RETURN_IF_ERROR(positive("max_draft", options.max_draft, 1, engine::kMostDraft));
   return positive("force_preempt", options.force_preempt, 0, 1 << 30);
 }
 
@@ -105,8 +106,8 @@ struct Pending {
 };
 
 struct Engine::State {
-  weights::Checkpoint checkpoint;
-  std::unique_ptr<model::Model> model;
+  weights::Checkpoint checkpoint, draft_checkpoint;
+  std::unique_ptr<model::Model> model, draft_model;
   std::unique_ptr<engine::Engine> engine;
   std::unique_ptr<api::TraceWriter> trace;
   std::optional<text::Tokenizer> tokenizer;
@@ -125,6 +126,7 @@ struct Engine::State {
   Result<void> open(const EngineOptions& options);
   Result<void> load_text(const EngineOptions& options);
   void describe_text(const EngineOptions& options);
+  Result<engine::SpeculationOptions> speculation(const EngineOptions& options, const model::ModelOptions& target);
   Result<void> start(const EngineOptions& options, const Choice& choice);
   void describe(const EngineOptions& options, const Choice& choice);
   // Constant: any thread may call it.
@@ -185,6 +187,29 @@ void Engine::State::describe_text(const EngineOptions& options) {
   text.pad_token = spelled(tokenizer->pad_id());
 }
 
+// Loads the draft model, where there is one. Its numerics are its own: no bit of it reaches an answer.
+Result<engine::SpeculationOptions> Engine::State::speculation(const EngineOptions& options,
+                                                              const model::ModelOptions& target) {
+  using Kind = engine::SpeculationOptions::Kind;
+  engine::SpeculationOptions result;
+  result.max_draft = options.max_draft;
+  if (options.speculation != "off" && options.speculation != "ngram" && options.speculation != "draft") {
+    return Error{"speculation '" + options.speculation + "' is unknown: use off, ngram or draft"};
+  }
+  const bool drafts = options.speculation == "draft";
+  if (drafts != !options.draft_model.empty()) return Error{"speculation 'draft' and draft_model go together"};
+  if (options.speculation == "ngram") result.kind = Kind::kNgram;
+  if (!drafts) return result;
+  result.kind = Kind::kDraft;
+  EADEM_ASSIGN_OR_RETURN(const auto path, fetch::resolve_model(options.draft_model));
+  EADEM_ASSIGN_OR_RETURN(draft_checkpoint, weights::Checkpoint::open(path));
+  model::ModelOptions model_options = target;
+  model_options.numerics = model::default_numerics(draft_checkpoint);
+  EADEM_ASSIGN_OR_RETURN(draft_model, model::Model::load(draft_checkpoint, model_options));
+  result.draft_model = draft_model.get();
+  return result;
+}
+
 Result<void> Engine::State::start(const EngineOptions& options, const Choice& choice) {
   engine::Options engine_options;
   engine_options.max_batch = options.max_batch;
@@ -197,6 +222,7 @@ Result<void> Engine::State::start(const EngineOptions& options, const Choice& ch
   engine_options.force_preempt = options.force_preempt;
   engine_options.async_scheduling = options.async_scheduling && options.trace_file.empty();
   engine_options.eos = info.eos_token_ids;
+  EADEM_ASSIGN_OR_RETURN(engine_options.speculation, speculation(options, model->options()));
   EADEM_ASSIGN_OR_RETURN(engine, engine::Engine::create(*model, engine_options));
   kv_hash = options.kv_hash;
   describe(options, choice);

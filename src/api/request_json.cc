@@ -399,6 +399,10 @@ ordered_json to_json(const Engine& engine, const Request& request, const Complet
                      {"completion_tokens", completion},
                      {"total_tokens", prompt + completion},
                      {"cached_tokens", answer.cached_tokens}};
+  if (answer.drafted_tokens > 0) {
+    object["usage"]["drafted_tokens"] = answer.drafted_tokens;
+    object["usage"]["accepted_tokens"] = answer.accepted_tokens;
+  }
   object["sampling"] = to_json(request.sampling);
   return object;
 }

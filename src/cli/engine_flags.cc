@@ -59,6 +59,11 @@ void EngineFlags::add(Flags& flags) {
                  return {};
                });
   flags.flag("--no-prefix-cache", "compute every prompt anew", [this] { options.prefix_cache = false; });
+  flags.text("--speculation", "KIND", "guess coming tokens: off, ngram (from the prompt) or draft (a model) [off]",
+             &options.speculation);
+  flags.text("--draft-model", "MODEL", "a smaller model with the same tokenizer, for --speculation draft",
+             &options.draft_model);
+  flags.integer("--max-draft", "most guesses of an answer in a step [8]", 1, 32, &options.max_draft);
   flags.integer("--force-preempt", "preempt a sequence each time it has drawn N tokens, for tests; 0: never [0]", 0,
                 1 << 30, &options.force_preempt);
   flags.text("--trace", "FILE", "write a digest of each row, layer and op", &options.trace_file);
@@ -86,6 +91,12 @@ void print_stats(const EngineFlags& flags, const Engine& engine) {
                                          {"finished", c.finished},
                                          {"failed", c.failed},
                                          {"cancelled", c.cancelled},
+                                         {"drafted_tokens", c.drafted_tokens},
+                                         {"accepted_tokens", c.accepted_tokens},
+                                         {"draft_checks", c.draft_checks},
+                                         {"draft_steps", c.draft_steps},
+                                         {"draft_rows", c.draft_rows},
+                                         {"draft_rebuilds", c.draft_rebuilds},
                                          {"max_rows", c.max_rows},
                                          {"max_sequences", c.max_sequences},
                                          {"kernel_calls", c.kernel_calls},

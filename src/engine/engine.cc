@@ -14,6 +14,7 @@
 #include "engine/kv_cache.h"
 #include "engine/pooling.h"
 #include "engine/scheduler.h"
+#include "engine/speculation.h"
 #include "engine/step_runner.h"
 
 namespace eadem::engine {
@@ -66,6 +67,13 @@ class EngineImpl final : public Engine {
     if (options.async_scheduling) executor_.emplace();
   }
 
+  Result<void> init() {
+    const int rows = std::min(options_.prefill_chunk, model_.options().max_rows);
+    EADEM_ASSIGN_OR_RETURN(speculation_, Speculation::create(options_, model_, rows, cache_.blocks(), &counters_));
+    step_.accept_all = options_.speculation.accept_all;
+    return {};
+  }
+
   Result<void> check(const SequenceRequest& request) const override { return check_request(request, limits_); }
   Result<SequenceId> submit(SequenceRequest request, Listener* listener) override;
   void cancel(SequenceId id) override;
@@ -85,8 +93,10 @@ class EngineImpl final : public Engine {
   SequenceId sequence_of(int index) const override { return step_.pieces[static_cast<size_t>(index)].sequence->id; }
 
  private:
+  void guess();
   void launch();
   void commit();
+  int right_end(const Piece& piece);
   void commit_piece(const Piece& piece);
   void take(Sequence& sequence, int64_t position, Drawn& drawn);
   void take_prompt(Sequence& sequence);
@@ -106,6 +116,7 @@ class EngineImpl final : public Engine {
   Counters counters_;
   KvCache cache_;
   Scheduler scheduler_;
+  std::unique_ptr<Speculation> speculation_;  // null: off
   StepRunner runner_;
   Step step_;               // the last one scheduled
   bool under_way_ = false;  // it is not committed yet
@@ -168,6 +179,7 @@ bool EngineImpl::step() {
   end_overdue();
   preempt_for_test();
   scheduler_.remove_finished();
+  guess();
   scheduler_.schedule(step_);
   launch();
   if (!executor_) commit();
@@ -175,6 +187,14 @@ bool EngineImpl::step() {
   scheduler_.remove_finished();
   if (under_way_) scheduler_.prepare();
   return !scheduler_.idle();
+}
+
+// A trace shows each row once: nothing is guessed while there is one.
+void EngineImpl::guess() {
+  if (speculation_ == nullptr || trace_ != nullptr) return;
+  const bool admits = static_cast<int>(scheduler_.running().size()) < options_.max_batch;
+  const int64_t waiting = admits && !scheduler_.waiting().empty() ? scheduler_.waiting().front()->rows_wanted() : 0;
+  speculation_->propose(scheduler_.running(), waiting);
 }
 
 void EngineImpl::launch() {
@@ -202,6 +222,16 @@ void EngineImpl::commit() {
   for (const Piece& piece : step_.pieces) commit_piece(piece);
 }
 
+// The end of the rows that count: those of known tokens and of right guesses.
+int EngineImpl::right_end(const Piece& piece) {
+  if (piece.draft_begin == piece.row_end) return piece.row_end;
+  const int drafted = piece.row_end - piece.draft_begin;
+  int accepted = 0;
+  while (accepted < drafted && step_.guessed_right(piece, piece.output_end - drafted + accepted)) ++accepted;
+  speculation_->judge(*piece.sequence, drafted, accepted);
+  return piece.draft_begin + accepted;
+}
+
 void EngineImpl::commit_piece(const Piece& piece) {
   Sequence& sequence = *piece.sequence;
   sequence.under_way = 0;
@@ -213,17 +243,21 @@ void EngineImpl::commit_piece(const Piece& piece) {
   // What lies before a bad row is taken first: an answer that ends there never needed the row, and another chunk size
   // would not have computed it.
   const auto is_bad = [&](int row) { return model_.bad()[static_cast<size_t>(row)]; };
+  const int row_end = right_end(piece);
   int good_end = piece.row_begin;
-  while (good_end < piece.row_end && !is_bad(good_end)) ++good_end;
-  sequence.computed += good_end - piece.row_begin;
-  sequence.most_computed = std::max(sequence.most_computed, sequence.computed);
-  cache_.register_blocks(sequence);
+  while (good_end < row_end && !is_bad(good_end)) ++good_end;
+  sequence.computed += std::min(good_end, piece.draft_begin) - piece.row_begin;
   for (int output = piece.output_begin; output < piece.output_end && !sequence.finished; ++output) {
-    if (step_.batch.outputs[static_cast<size_t>(output)] >= good_end) break;
+    const int row = step_.batch.outputs[static_cast<size_t>(output)];
+    if (row >= good_end) break;
+    // The token of a right guess is what the output before gave.
+    if (row >= piece.draft_begin) ++sequence.computed;
     take(sequence, step_.position_of(output), step_.drawn[static_cast<size_t>(output)]);
   }
+  sequence.most_computed = std::max(sequence.most_computed, sequence.computed);
+  cache_.register_blocks(sequence);
   if (sequence.finished) return;
-  if (good_end < piece.row_end) {
+  if (good_end < row_end) {
     return end(sequence, FinishReason::kError,
                "the model's arithmetic left its range (a NaN or a huge attention score) at position " +
                    std::to_string(step_.batch.rows[static_cast<size_t>(good_end)].position) +
@@ -335,6 +369,9 @@ void EngineImpl::tell_end(Sequence& sequence, FinishReason reason, const News& n
   outcome.reason = reason;
   outcome.error = news.error;
   outcome.cached_tokens = std::max(sequence.cached_tokens, 0);
+  outcome.drafted_tokens = sequence.drafted;
+  outcome.accepted_tokens = sequence.accepted;
+  if (speculation_ != nullptr) speculation_->forget(sequence);
   const bool complete = reason == FinishReason::kStop || reason == FinishReason::kLength;
   if (complete) outcome.embedding = embedding_of(sequence);
   if (complete && sequence.wants_kv_hash) {
@@ -374,8 +411,9 @@ Result<std::unique_ptr<Engine>> Engine::create(model::Model& model, const Option
                                                           model.config().layers, limits.kv_blocks));
   EADEM_ASSIGN_OR_RETURN(auto runner, StepRunner::create(model));
   try {
-    return std::unique_ptr<Engine>(
-        std::make_unique<EngineImpl>(model, options, limits, std::move(pool), std::move(runner)));
+    auto engine = std::make_unique<EngineImpl>(model, options, limits, std::move(pool), std::move(runner));
+    EADEM_RETURN_IF_ERROR(engine->init());
+    return std::unique_ptr<Engine>(std::move(engine));
   } catch (const std::system_error&) {
     return Error{
         "the system does not start another thread for asynchronous scheduling: raise its limit, or turn it off"};

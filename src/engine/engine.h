@@ -19,6 +19,23 @@
 
 namespace eadem::engine {
 
+inline constexpr int kMostDraft = 32;  // guesses of one sequence and step
+
+class Drafter;
+
+// Guesses at coming tokens (engine/speculation.h). Nothing of it can reach an answer.
+struct SpeculationOptions {
+  enum class Kind : uint8_t { kOff, kNgram, kDraft, kOther };
+  Kind kind = Kind::kOff;
+  int max_draft = 8;                    // guesses of a sequence and step
+  model::Model* draft_model = nullptr;  // kDraft: must outlive the engine
+  int draft_blocks = 0;                 // of the draft model's KV pool; 0: as many as the engine's
+  std::shared_ptr<Drafter> drafter;     // kOther
+  // Tests' handles: guesses are taken whatever they cost; every guess counts as right, so that answers change (the
+  // negative control)
+  bool eager = false, accept_all = false;
+};
+
 struct Options {
   int max_batch = 32;  // sequences that run at once
   // Rows of a step, at most the model's max_rows. Sequences with one row to compute come first and always get it; if
@@ -35,6 +52,7 @@ struct Options {
   int force_preempt = 0;
   bool async_scheduling = false;  // a step runs while the one before is told
   std::vector<int32_t> eos;       // end-of-text tokens of the model
+  SpeculationOptions speculation;
 };
 
 // How a sequence ended.
@@ -43,8 +61,9 @@ struct Outcome {
   std::string error;  // where reason is kError
   // Where asked: SHA-256 of KvPool::read over every position but the last token's, which was never computed
   std::string kv_hash;
-  int cached_tokens = 0;         // prompt tokens whose keys and values came from the prefix cache
-  std::vector<float> embedding;  // of a pooled request: [hidden], of length 1
+  int cached_tokens = 0;                        // prompt tokens whose keys and values came from the prefix cache
+  int drafted_tokens = 0, accepted_tokens = 0;  // guesses that were computed, and those that were right
+  std::vector<float> embedding;                 // of a pooled request: [hidden], of length 1
 };
 
 // Follows one sequence. Called from inside step(), on its thread; may call submit and cancel.

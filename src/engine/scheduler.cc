@@ -107,6 +107,7 @@ void Scheduler::preempt(Sequence& sequence) {
   EADEM_CHECK(it != running_.end());
   if (before_preemption_) before_preemption_(sequence);
   std::unique_ptr<Sequence> owned = std::move(*it);
+  owned->draft.clear();
   running_.erase(it);
   cache_->release(*owned);
   insert_in_order(waiting_, std::move(owned));
@@ -126,6 +127,8 @@ void Scheduler::append(Step& step, Sequence& sequence, int64_t rows) {
       batch.outputs.push_back(static_cast<int32_t>(batch.rows.size()));
     batch.rows.push_back({static_cast<int32_t>(batch.tables.size()), sequence.tokens[p], p});
   }
+  piece.draft_begin = static_cast<int>(batch.rows.size());
+  append_draft(step, piece, sequence.computed + rows);
   piece.row_end = static_cast<int>(batch.rows.size());
   piece.output_end = static_cast<int>(batch.outputs.size());
   batch.tables.push_back(sequence.table.data());
@@ -136,6 +139,22 @@ void Scheduler::append(Step& step, Sequence& sequence, int64_t rows) {
   // The first chunk ends inside the prompt: another step must follow.
   const int64_t end = std::min(sequence.prompt, sequence.computed + sequence.rows_wanted());
   if (sequence.most_computed == 0 && sequence.computed + rows < end) ++counters_->chunked_prompts;
+}
+
+// Guesses take no block that another running sequence may need in this step.
+void Scheduler::append_draft(Step& step, Piece& piece, int64_t position) {
+  Sequence& sequence = *piece.sequence;
+  if (sequence.draft.empty()) return;
+  int64_t blocks = static_cast<int64_t>(sequence.table.size());
+  if (cache_->free_blocks() > static_cast<int>(running_.size())) ++blocks;
+  const int64_t fit = std::min(static_cast<int64_t>(sequence.draft.size()), blocks * kBlock - position);
+  EADEM_CHECK(position == static_cast<int64_t>(sequence.tokens.size()));
+  EADEM_CHECK(cache_->reserve(sequence.table, position + fit));
+  for (int64_t i = 0; i < fit; ++i) {
+    step.batch.outputs.push_back(static_cast<int32_t>(step.batch.rows.size()));
+    step.batch.rows.push_back({static_cast<int32_t>(step.batch.tables.size()), sequence.draft[i], position + i});
+  }
+  sequence.draft.clear();
 }
 
 void Scheduler::admit(Step& step) {

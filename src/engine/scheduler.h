@@ -35,6 +35,7 @@ struct SchedulerOptions {
 struct Piece {
   Sequence* sequence = nullptr;
   int row_begin = 0, row_end = 0;        // of Batch::rows
+  int draft_begin = 0;                   // the rows from here on are of tokens that are only guessed; row_end: none
   int output_begin = 0, output_end = 0;  // of Batch::outputs
 };
 
@@ -42,6 +43,7 @@ struct Piece {
 struct Drawn {
   SampledToken token;
   std::string error;
+  bool made = false;      // `token` is there
   bool complete = false;  // the guide lets nothing follow
   bool masked = false;    // by the guide
 };
@@ -51,6 +53,16 @@ struct Step {
   std::vector<Piece> pieces;  // one for each of batch.tables, in the same order
   std::vector<Drawn> drawn;   // one for each of batch.outputs, filled by StepRunner
 
+  bool accept_all = false;  // SpeculationOptions::accept_all
+
+  // Whether an output's row stands where it would stand without guesses: its token is known, or is what the row before
+  // it drew. Asked of the outputs of a piece in order.
+  bool guessed_right(const Piece& piece, int output) const {
+    const int row = batch.outputs[static_cast<size_t>(output)];
+    if (row < piece.draft_begin) return true;
+    const Drawn& before = drawn[static_cast<size_t>(output) - 1];
+    return before.made && (before.token.token == batch.rows[static_cast<size_t>(row)].token || accept_all);
+  }
   int64_t position_of(int output) const {
     return batch.rows[static_cast<size_t>(batch.outputs[static_cast<size_t>(output)])].position;
   }
@@ -91,6 +103,7 @@ class Scheduler {
   int64_t rows_that_fit(const Sequence& sequence, int64_t rows) const;
   bool preempt_last_after(const Sequence& sequence);
   void append(Step& step, Sequence& sequence, int64_t rows);
+  void append_draft(Step& step, Piece& piece, int64_t position);
   int64_t budget_left(const Step& step) const;
   int64_t mixed_budget() const;
   int64_t rows_allowed(const Step& step, const Sequence& sequence);

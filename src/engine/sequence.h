@@ -40,20 +40,22 @@ struct Sequence {
   sampler::TokenCounts counts;              // where a penalty is on
   std::unique_ptr<TokenGuide> guide;        // past the tokens of the answer that were drawn; null: none
   std::vector<SampledToken> prompt_tokens;  // where prompt_logprobs are wanted
-  std::vector<double> pooled;  // of a pooled sequence: the sum of its hidden states so far, [hidden]
+  std::vector<double> pooled;               // of a pooled sequence: the sum of its hidden states so far, [hidden]
   int64_t pooled_rows = 0;
   bool prompt_told = false, start_told = false;
   int64_t forced_preemptions = 0;
 
   // Kept by the scheduler.
-  std::vector<int32_t> table;  // its KV blocks, in order of position
-  int64_t computed = 0;        // positions 0 ... computed - 1 are in them
-  int64_t most_computed = 0;   // before any preemption
-  int64_t registered = 0;      // leading blocks that the prefix cache knows
-  uint64_t chain = 0;          // the prefix cache's name of the last of those
-  int cached_tokens = -1;      // -1: not admitted yet
-  bool scheduled = false;      // has rows in this step
-  bool favoured = false;       // waited longest when it was such a one's turn: comes before all that are not
+  std::vector<int32_t> table;     // its KV blocks, in order of position
+  int64_t computed = 0;           // positions 0 ... computed - 1 are in them
+  int64_t most_computed = 0;      // before any preemption
+  int64_t registered = 0;         // leading blocks that the prefix cache knows
+  uint64_t chain = 0;             // the prefix cache's name of the last of those
+  int cached_tokens = -1;         // -1: not admitted yet
+  bool scheduled = false;         // has rows in this step
+  bool favoured = false;          // waited longest when it was such a one's turn: comes before all that are not
+  std::vector<int32_t> draft;     // guesses at what follows `tokens`, for the step that is scheduled next
+  int drafted = 0, accepted = 0;  // guesses so far that were computed, and those that were right
 
   int64_t under_way = 0;  // rows in a step that is being computed
   bool cancelled = false;

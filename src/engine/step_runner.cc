@@ -47,9 +47,10 @@ void StepRunner::sample(Step& step) {
     ranges.clear();
     for (const Piece& piece : step.pieces) {
       const int last = std::min(end, piece.output_end);
-      // Penalties and guides know the tokens before a row, so such rows go one after another; others know nothing of
-      // each other.
-      const bool in_order = sampler::needs_counts(piece.sequence->sampling) || piece.sequence->guide != nullptr;
+      // Penalties and guides know the tokens before a row, and a guess must be right: such rows go one after another.
+      // Others know nothing of each other.
+      const bool in_order = sampler::needs_counts(piece.sequence->sampling) || piece.sequence->guide != nullptr ||
+                            piece.draft_begin < piece.row_end;
       const int at_once = in_order ? kLogitRows : kSampledRows;
       for (int o = std::max(begin, piece.output_begin); o < last; o += at_once) {
         ranges.push_back({&piece, o, std::min(last, o + at_once)});
@@ -65,7 +66,7 @@ void StepRunner::sample(Step& step) {
 void StepRunner::sample_outputs(Step& step, const OutputRange& range, int first, int worker) {
   Sequence& sequence = *range.piece->sequence;
   const int64_t vocab = model_->config().vocab;
-  for (int output = range.begin; output < range.end; ++output) {
+  for (int output = range.begin; output < range.end && step.guessed_right(*range.piece, output); ++output) {
     const int64_t next = step.position_of(output) + 1;
     const bool answers = next >= sequence.prompt;
     sampler::Draw draw;
@@ -87,6 +88,7 @@ void StepRunner::sample_outputs(Step& step, const OutputRange& range, int first,
       return;
     }
     drawn.token = std::move(result).value();
+    drawn.made = true;
     if (answers && draw.counts != nullptr) sequence.counts.add_output(drawn.token.token);
     if (answers && sequence.guide != nullptr && !advance(sequence, drawn)) return;
   }

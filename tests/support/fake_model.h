@@ -20,6 +20,7 @@ struct FakeOptions {
   int64_t context = 4096;
   int max_rows = 512;
   int threads = 1;
+  uint64_t salt = 0;             // another one, another model
   int32_t poison = -1;           // rows of this token are bad
   int32_t nan_after = -1;        // the logits after this token are NaN
   bool batch_dependent = false;  // the negative control: a row knows how many rows it was computed with
@@ -101,7 +102,8 @@ class FakeModel final : public model::Model {
 
   // The row's state: of its token, its position, and the states of all positions before it, in each layer.
   uint64_t attend(const model::Row& row, const int32_t* table, model::KvPool& kv) {
-    uint64_t state = mixed((static_cast<uint64_t>(row.token) << 32) + static_cast<uint64_t>(row.position) + 1);
+    uint64_t state =
+        mixed((static_cast<uint64_t>(row.token) << 32) + static_cast<uint64_t>(row.position) + 1 + (fake_.salt << 20));
     if (fake_.batch_dependent) state += rows_ > 1;
     for (int layer = 0; layer < kLayers; ++layer) {
       const kernels::KvView view = kv.view(layer, table);

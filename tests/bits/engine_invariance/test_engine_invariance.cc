@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "numerics/rng.h"
 #include "support/engine_run.h"
+#include "support/scripted_drafter.h"
 #include "support/tiny_llama.h"
 #include "weights/checkpoint.h"
 
@@ -84,6 +85,7 @@ struct Cell {
   int threads = 1, batch = 1, chunk = kAll, blocks = 0;
   bool prefix = false;
   int preempt = 0;
+  SpeculationOptions speculation = {};
 };
 
 Answers run(const Cell& cell, const std::vector<SequenceRequest>& asked, Counters* counters = nullptr,
@@ -95,6 +97,7 @@ Answers run(const Cell& cell, const std::vector<SequenceRequest>& asked, Counter
   options.kv_blocks = cell.blocks;
   options.prefix_cache = cell.prefix;
   options.force_preempt = cell.preempt;
+  options.speculation = cell.speculation;
   auto engine = Engine::create(*model, options).value();
   Answers answers = run_all(*engine, asked);
   EXPECT_EQ(engine->free_blocks(), engine->kv_blocks());
@@ -240,6 +243,45 @@ TEST_P(Invariance, ANeighbourThatIsCancelledOrOtherIsNotFelt) {
   }
   EXPECT_EQ(engine->counters().cancelled, 1u);
   for (const int i : {0, 2, 3}) EXPECT_EQ(digest(answers[i]), expected[i]);
+}
+
+TEST_P(Invariance, Speculation) {
+  auto all = requests(emulated() ? 3 : 10, false);
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].sampling.max_tokens = emulated() ? 12 : 40;
+    all[i].prompt.resize(std::min<size_t>(all[i].prompt.size(), emulated() ? 30 : 140));
+    if (i % 2 == 0) all[i].sampling.temperature = 0.0f;
+  }
+  const Answers plain = run(cell(1, 1, kAll), all);
+  const auto expected = digests(plain);
+  std::vector<std::vector<int32_t>> answers;
+  for (const auto& answer : plain) answers.push_back(answer->ids());
+  const Numerics other = GetParam() == Numerics::kFma32 ? Numerics::kInt8 : Numerics::kFma32;
+  const auto draft = tiny().load(other, 2, kernels::best_kernel_set());
+  struct Way {
+    int threads, batch, chunk, preempt, max_draft;
+    SpeculationOptions::Kind kind;
+  };
+  constexpr auto kScripted = SpeculationOptions::Kind::kOther, kDraft = SpeculationOptions::Kind::kDraft;
+  const Way ways[] = {{1, 1, kAll, 0, 8, kScripted}, {2, 5, 64, 7, 3, kScripted}, {3, 3, 16, 0, 1, kScripted},
+                      {1, 1, kAll, 0, 8, kDraft},    {2, 5, 64, 7, 3, kDraft},    {3, 3, 16, 0, 1, kDraft}};
+  for (const Way& way : ways) {
+    SCOPED_TRACE(::testing::Message() << "batch " << way.batch << " max_draft " << way.max_draft << " kind "
+                                      << static_cast<int>(way.kind));
+    Cell guessing = cell(way.threads, way.batch, way.chunk, 0, true, way.preempt);
+    guessing.speculation.kind = way.kind;
+    guessing.speculation.max_draft = way.max_draft;
+    guessing.speculation.draft_model = draft.get();
+    guessing.speculation.eager = true;
+    if (way.kind == kScripted) {
+      guessing.speculation.drafter =
+          std::make_shared<testing::ScriptedDrafter>(testing::ScriptedDrafter::Manner::kMixed, answers, 211);
+    }
+    Counters counters;
+    EXPECT_EQ(digests(run(guessing, all, &counters)), expected);
+    EXPECT_GT(counters.accepted_tokens, 0u);
+    EXPECT_GT(counters.drafted_tokens, counters.accepted_tokens);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Numerics, Invariance, ::testing::ValuesIn(numerics::kAllNumerics),

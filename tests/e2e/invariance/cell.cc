@@ -146,6 +146,12 @@ Result<void> prove_path(const Cell& cell, const Counters& counters, const Runs& 
   EADEM_RETURN_IF_ERROR(demand(longest <= cell.chunk || counters.chunked_prompts > 0, "no prompt was chunked"));
   EADEM_RETURN_IF_ERROR(demand(cell.preempt == 0 || counters.preemptions > 0, "nothing was preempted"));
   EADEM_RETURN_IF_ERROR(demand(cell.prefix == "cold" || counters.prefix_hit_tokens > 0, "no prefix was found"));
+  const bool guesses = cell.speculation != "off";
+  EADEM_RETURN_IF_ERROR(demand(!guesses || counters.accepted_tokens > 0, "no guess was right"));
+  EADEM_RETURN_IF_ERROR(
+      demand(!guesses || counters.drafted_tokens > counters.accepted_tokens, "every guess was right"));
+  EADEM_RETURN_IF_ERROR(
+      demand((cell.speculation == "draft") == (counters.draft_steps > 0), "whether there is a draft model"));
   return demand(cell.prefix != "cold" || counters.prefix_hit_tokens == 0, "a cold cell used the cache");
 }
 
@@ -172,6 +178,7 @@ std::string Cell::describe() const {
   text << numerics::short_name(numerics) << " " << kernels->name << " threads=" << threads << " batch=" << batch
        << " chunk=" << chunk << " prefix=" << prefix << " preempt=" << preempt << (score ? " score" : "");
   if (max_prompt > 0) text << " prompts<=" << max_prompt;
+  if (speculation != "off") text << " speculation=" << speculation;
   return text.str();
 }
 
@@ -191,6 +198,16 @@ Result<Hashes> run_cell(const weights::Checkpoint& checkpoint, const std::vector
   options.force_preempt = std::max(cell.preempt, 0);
   // A pool for one long sequence and little more: sequences of a batch must push each other out.
   options.kv_blocks = cell.preempt == -1 ? static_cast<int>(options.max_model_len / numerics::kKvBlock) + 1 : 0;
+  std::unique_ptr<model::Model> draft;
+  if (cell.speculation == "ngram") options.speculation.kind = engine::SpeculationOptions::Kind::kNgram;
+  if (cell.speculation == "draft") {
+    const bool is_int8 = cell.numerics == numerics::Numerics::kInt8;
+    model_options.numerics = is_int8 ? numerics::Numerics::kFma32 : numerics::Numerics::kInt8;
+    EADEM_ASSIGN_OR_RETURN(draft, model::Model::load(checkpoint, model_options));
+    options.speculation.kind = engine::SpeculationOptions::Kind::kDraft;
+    options.speculation.draft_model = draft.get();
+    options.speculation.eager = true;  // it costs too much to pay
+  }
   EADEM_ASSIGN_OR_RETURN(const auto engine, engine::Engine::create(*model, options));
   if (cell.prefix == "partial") EADEM_RETURN_IF_ERROR(warm_halves(*engine, prompts, cell));
   if (cell.prefix == "warm") {

@@ -33,6 +33,8 @@ struct Cell {
   int preempt = 0;     // tokens between forced preemptions; -1: a pool too small for the batch; 0: none
   bool score = false;  // the answers' logprobs again, as a prompt's
   int max_prompt = 0;  // longest prompt used; 0: all
+  // off, ngram, or draft: the same weights in another arithmetic guess
+  std::string speculation = "off";
   int max_tokens = 16;
 
   std::string describe() const;

@@ -2,10 +2,10 @@
 //
 //   invariance MODEL PROMPTS GOLDEN CELLS [--write]
 //
-// CELLS: lines "numerics isa threads batch chunk prefix preempt score max_prompt"; isa may be "best" and "free-order"
-// (the negative control: such a cell must FAIL to meet the golden hashes). Sets that this machine lacks are reported as
-// skipped, by name. GOLDEN: lines "numerics prompt/kind hash"; --write makes them anew from the given cells, which must
-// agree with each other. Prints one line a cell and at the end "N passed, N failed, N skipped".
+// CELLS: lines "numerics isa threads batch chunk prefix preempt score max_prompt [speculation]"; isa may be "best" and
+// "free-order" (the negative control: such a cell must FAIL to meet the golden hashes). Sets that this machine lacks
+// are reported as skipped, by name. GOLDEN: lines "numerics prompt/kind hash"; --write makes them anew from the given
+// cells, which must agree with each other. Prints one line a cell and at the end "N passed, N failed, N skipped".
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -49,6 +49,7 @@ std::vector<Line> read_cells(const std::string& path) {
       std::fprintf(stderr, "%s: bad line: %s\n", path.c_str(), text.c_str());
       std::exit(2);
     }
+    if (std::string speculation; in >> speculation) line.cell.speculation = speculation;
     line.cell.score = score != 0;
     for (const auto n : numerics::kAllNumerics) {
       if (numerics == numerics::short_name(n)) line.cell.numerics = n;
