@@ -143,6 +143,10 @@ class Engine {
   Result<std::string> render_chat(const std::string& messages, const std::string& tools = {},
                                   const std::string& kwargs = {}) const;
 
+  // Whether answers can be held to this guide; compiles it, and keeps it for the request to come. Errors say what it
+  // asks that cannot be expressed, or that it would cost too much. Safe from every thread.
+  Result<void> check_guide(const Guide& guide) const;
+
   // Blocks until the request's answers are done. Errors: the request itself is at fault (names the field).
   Result<std::vector<Completion>> generate(Request request, Callbacks callbacks = {});
 

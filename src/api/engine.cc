@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/answer.h"
+#include "api/guides.h"
 #include "api/text_assets.h"
 #include "api/trace_writer.h"
 #include "contract/identity.h"
@@ -112,6 +113,7 @@ struct Engine::State {
   std::unique_ptr<api::TraceWriter> trace;
   std::optional<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
+  std::unique_ptr<api::Guides> guides;
   SamplingParams sampling;
   ModelInfo info;
   TextInfo text;
@@ -131,7 +133,7 @@ struct Engine::State {
   void describe(const EngineOptions& options, const Choice& choice);
   // Constant: any thread may call it.
   Result<void> check_request(const Request& request) const;
-  engine::SequenceRequest sequence_of(const Request& request, uint64_t seed) const;
+  Result<engine::SequenceRequest> sequence_of(const Request& request, uint64_t seed) const;
   void add_answer(Ticket ticket, Pending& asked, const Request& request, int index, uint64_t seed);
   void collect();
 };
@@ -170,6 +172,7 @@ Result<void> Engine::State::load_text(const EngineOptions& options) {
   }
   describe_text(options);
   EADEM_ASSIGN_OR_RETURN(info.eos_token_ids, api::load_eos(checkpoint, tokenizer));
+  guides = std::make_unique<api::Guides>(tokenizer, info.eos_token_ids);
   EADEM_ASSIGN_OR_RETURN(sampling, api::load_default_sampling(checkpoint));
   return {};
 }
@@ -329,18 +332,22 @@ Result<std::string> Engine::render_chat(const std::string& messages, const std::
 }
 
 Result<void> Engine::State::check_request(const Request& request) const {
-  if (request.pooling != Pooling::kNone) return engine->check(sequence_of(request, 0));  // sampling does not matter
   const SamplingParams& asked = request.sampling;
-  if (asked.n < 1 || asked.n > 1024) return Error{"n is " + std::to_string(asked.n) + "; it must lie in 1 ... 1024"};
-  if (!asked.stop.empty() && !tokenizer) return Error{"stop: the model has no tokenizer; use stop_token_ids"};
-  for (const std::string& stop : asked.stop) {
-    if (stop.empty()) return Error{"stop: a stop string must not be empty"};
+  if (request.pooling == Pooling::kNone) {  // else sampling does not matter
+    if (asked.n < 1 || asked.n > 1024) return Error{"n is " + std::to_string(asked.n) + "; it must lie in 1 ... 1024"};
+    if (!asked.stop.empty() && !tokenizer) return Error{"stop: the model has no tokenizer; use stop_token_ids"};
+    for (const std::string& stop : asked.stop) {
+      if (stop.empty()) return Error{"stop: a stop string must not be empty"};
+    }
   }
-  return engine->check(sequence_of(request, 0));
+  EADEM_ASSIGN_OR_RETURN(const auto sequence, sequence_of(request, 0));
+  return engine->check(sequence);
 }
 
-engine::SequenceRequest Engine::State::sequence_of(const Request& request, uint64_t seed) const {
+// Errors: a guide that cannot be used.
+Result<engine::SequenceRequest> Engine::State::sequence_of(const Request& request, uint64_t seed) const {
   engine::SequenceRequest sequence;
+  EADEM_ASSIGN_OR_RETURN(sequence.guide, guides->of(request.sampling));
   sequence.prompt = request.prompt_token_ids;
   sequence.sampling = request.sampling;
   sequence.seed = seed;
@@ -369,12 +376,20 @@ void Engine::State::add_answer(Ticket ticket, Pending& asked, const Request& req
   answer->when_started([&asked] {
     if (auto on_start = std::exchange(asked.callbacks.on_start, nullptr)) on_start();
   });
-  const auto id = engine->submit(sequence_of(request, seed), answer.get());
-  EADEM_CHECK(id.ok());  // it was checked
+  auto sequence = sequence_of(request, seed);
+  EADEM_CHECK(sequence.ok());  // it was checked
+  const auto id = engine->submit(std::move(sequence).value(), answer.get());
+  EADEM_CHECK(id.ok());
   asked.answers.push_back(std::move(answer));
   asked.sequences.push_back(id.value());
   ++asked.open;
   if (trace) names[id.value()] = std::to_string(ticket) + "/" + std::to_string(index);
+}
+
+Result<void> Engine::check_guide(const Guide& guide) const {
+  const auto found = state_->guides->find(guide);
+  if (!found.ok()) return Error{found.error()};
+  return {};
 }
 
 Result<void> Engine::check(const Request& request) const { return state_->check_request(request); }

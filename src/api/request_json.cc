@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "api/guide_json.h"
 #include "core/fp_env.h"
 #include "core/result.h"
 #include "weights/message.h"
@@ -159,6 +160,17 @@ Result<void> read_seed(ParsedRequest& request, const json& value, std::string_vi
   return {};
 }
 
+Result<void> read_guide_field(ParsedRequest& request, const json& value, std::string_view field) {
+  EADEM_ASSIGN_OR_RETURN(auto guide, read_guide(value, field));
+  if (!guide) return {};
+  if (!request.guide_field.empty()) {
+    return Error{"'" + request.guide_field + "' and '" + std::string(field) + "' both say what the answer must match"};
+  }
+  request.guide_field = field;
+  request.sampling.guide = std::move(guide);
+  return {};
+}
+
 Result<void> read_logprobs_mode(ParsedRequest& request, const json& value, std::string_view field) {
   if (value == "raw" || value == "raw_logprobs") {
     request.sampling.processed_logprobs = false;
@@ -202,6 +214,12 @@ const std::map<std::string, Reader, std::less<>>& readers() {
       {"prompt_logprobs", read_logprobs(&S::prompt_logprobs)},
       {"logprobs_mode", read_logprobs_mode},
       {"golden_token_ids", read_tokens(&S::golden_token_ids)},
+      {"response_format", read_guide_field},
+      {"guided_json", read_guide_field},
+      {"guided_regex", read_guide_field},
+      {"guided_grammar", read_guide_field},
+      {"guided_choice", read_guide_field},
+      {"structured_outputs", read_guide_field},
   };
   return table;
 }
@@ -327,6 +345,11 @@ Result<SamplingParams> parse_sampling(const json& fields, const SamplingParams& 
 
 Result<Request> resolve(const Engine& engine, ParsedRequest parsed) {
   Request request;
+  if (parsed.sampling.guide) {
+    const auto usable = engine.check_guide(*parsed.sampling.guide);
+    const std::string field = parsed.guide_field.empty() ? "guide" : "field '" + parsed.guide_field + "'";
+    if (!usable.ok()) return Error{field + ": " + usable.error().message};
+  }
   request.id = std::move(parsed.id);
   request.sampling = std::move(parsed.sampling);
   if (!parsed.messages.empty()) {
@@ -367,6 +390,7 @@ ordered_json to_json(const SamplingParams& sampling) {
   if (!sampling.stop.empty()) object["stop"] = sampling.stop;
   if (!sampling.stop_token_ids.empty()) object["stop_token_ids"] = sampling.stop_token_ids;
   if (!sampling.golden_token_ids.empty()) object["golden_token_ids"] = sampling.golden_token_ids;
+  if (sampling.guide) write_guide(*sampling.guide, object);
   for (const auto& [token, bias] : sampling.logit_bias) object["logit_bias"][std::to_string(token)] = double{bias};
   return object;
 }

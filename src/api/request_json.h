@@ -18,6 +18,7 @@ struct ParsedRequest {
   std::variant<std::string, std::vector<int32_t>> prompt;
   std::string messages, tools, template_kwargs;  // JSON texts; chat where messages is not empty
   SamplingParams sampling;
+  std::string guide_field;  // that asked for sampling.guide: what an error names
 };
 
 // One line of JSONL as JSON. Fields keep their order: templates and schemas show it. Errors: no valid JSON, nested too
@@ -30,7 +31,7 @@ Result<ParsedRequest> parse_request(const nlohmann::ordered_json& line, const Sa
 // Sampling fields alone, over `defaults`.
 Result<SamplingParams> parse_sampling(const nlohmann::ordered_json& fields, const SamplingParams& defaults);
 
-// Tokenises the prompt, or renders and tokenises the messages.
+// Tokenises the prompt, or renders and tokenises the messages. Errors: also a guide that cannot be used, by its field.
 Result<Request> resolve(const Engine& engine, ParsedRequest parsed);
 
 // One answer: index, prompt_token_ids, token_ids, text, logprobs, top_logprobs, finish_reason, seed, numerics,

@@ -23,8 +23,6 @@ class TokenGuide {
   virtual Result<void> accept(int32_t token) = 0;
   // Nothing may follow: the answer ends here.
   virtual bool finished() const = 0;
-  // Takes the last `count` accepted tokens back.
-  virtual Result<void> rollback(int count) = 0;
   // One at the same place, independent of this one. Any thread, as long as none moves this one.
   virtual std::unique_ptr<TokenGuide> clone() const = 0;
 };

@@ -69,6 +69,7 @@ class Tokenizer {
 
  private:
   friend class StreamDecoder;
+  friend class GuideFactory;
   explicit Tokenizer(EademTokenizer* handle);
 
   std::shared_ptr<const EademTokenizer> handle_;

@@ -35,7 +35,7 @@ class FakeGuide final : public engine::TokenGuide {
   }
 
   Result<void> mask(std::span<uint32_t> allowed) override {
-    EADEM_CHECK(allowed.size() == static_cast<size_t>(grammar_.vocab + 31) / 32 && !finished());
+    EADEM_CHECK(allowed.size() == static_cast<size_t>(grammar_.vocab + 31) / 32);
     if (static_cast<int>(tokens_->size()) == grammar_.fails_after) return Error{"too complex"};
     for (uint32_t& word : allowed) word = 0;
     for (int32_t t = 0; t < grammar_.vocab; ++t) {
@@ -52,11 +52,6 @@ class FakeGuide final : public engine::TokenGuide {
 
   bool finished() const override {
     return static_cast<int>(tokens_->size()) >= grammar_.most || (!tokens_->empty() && tokens_->back() == grammar_.eos);
-  }
-
-  Result<void> rollback(int count) override {
-    tokens_->resize(tokens_->size() - static_cast<size_t>(count));
-    return {};
   }
 
   std::unique_ptr<engine::TokenGuide> clone() const override {

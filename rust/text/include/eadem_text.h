@@ -1,7 +1,8 @@
-/* Tokenizers, chat templates and BLAKE3: the C interface of the Rust library in rust/text.
+/* Tokenizers, chat templates, guides and BLAKE3: the C interface of the Rust library in rust/text.
  *
  * Objects are opaque, made by *_new functions and released by *_free (NULL is allowed). Tokenizers and templates never
- * change after they were made: any number of threads may use one. A stream or hasher belongs to one thread at a time.
+ * change after they were made: any number of threads may use one; so do guide factories. A stream, guide or hasher
+ * belongs to one thread at a time.
  *
  * Functions that can fail return 0 on success. On failure they return 1, leave their outputs alone and put one line of
  * text into `error`, to be released with eadem_buffer_free. No panic crosses this border. Inputs are bytes with a
@@ -109,6 +110,29 @@ int eadem_template_render(const EademTemplate* chat_template, EademBytes variabl
 int eadem_config_template(EademBytes config, EademBytes name, int* found, EademBuffer* out, EademBuffer* error);
 /* The text of a token named by a tokenizer_config.json, e.g. bos_token. */
 int eadem_config_token(EademBytes config, EademBytes field, int* found, EademBuffer* out, EademBuffer* error);
+
+/* ---- guides: which tokens may follow, so that a text matches a schema, a regular expression or a grammar ---- */
+
+typedef struct EademGuideFactory EademGuideFactory;
+typedef struct EademGuide EademGuide;
+
+/* ends: the tokens at which an answer ends. Takes some tenths of a second. The tokenizer need not outlive it. */
+int eadem_guide_factory_new(const EademTokenizer* tokenizer, const uint32_t* ends, size_t end_count,
+                            EademGuideFactory** out, EademBuffer* error);
+void eadem_guide_factory_free(EademGuideFactory* factory);
+
+/* A guide at its beginning; the factory need not outlive it. kind: 0 JSON schema, 1 regular expression, 2 Lark grammar.
+ * Errors: what cannot be expressed, costs too much or matches nothing. */
+int eadem_guide_new(const EademGuideFactory* factory, int kind, EademBytes text, EademGuide** out, EademBuffer* error);
+void eadem_guide_free(EademGuide* guide);
+/* One at the same place that shares nothing with this one. Any number of threads may fork one that none moves. */
+int eadem_guide_fork(const EademGuide* guide, EademGuide** out, EademBuffer* error);
+/* Bit t % 32 of words[t / 32]: token t may follow. Ends may where the text so far is a whole match. */
+int eadem_guide_mask(EademGuide* guide, uint32_t* words, size_t count, EademBuffer* error);
+/* An error, and no move, where the token may not follow. */
+int eadem_guide_accept(EademGuide* guide, uint32_t token, EademBuffer* error);
+int eadem_guide_finished(const EademGuide* guide); /* nothing may follow */
+int eadem_guide_rollback(EademGuide* guide, size_t count, EademBuffer* error);
 
 /* ---- BLAKE3 ---- */
 

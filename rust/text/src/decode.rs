@@ -92,6 +92,11 @@ impl Decoder {
         self.special.get(id as usize).copied().unwrap_or(false)
     }
 
+    /// Its tokens have no bytes of their own: a space goes between any two.
+    pub fn joins_by_space(&self) -> bool {
+        self.rules.joined_by_space
+    }
+
     /// A stream at the start of a text, or (`continuation`) after tokens that were already shown: then a leading space
     /// stays, since it separates words.
     pub fn start(&self, continuation: bool) -> StreamState {

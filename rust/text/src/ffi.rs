@@ -2,6 +2,7 @@
 
 use crate::decode::StreamState;
 use crate::gguf::{from_gguf, Vocab};
+use crate::guide::{Guide, GuideFactory, Kind};
 use crate::template::{Limits, Template};
 use crate::tokenizer::{config_token, Tokenizer};
 use std::ffi::c_int;
@@ -401,6 +402,86 @@ unsafe fn parse_config(config: Bytes) -> Result<serde_json::Value, String> {
 unsafe fn put_found(text: Option<&str>, found: *mut c_int, out: *mut Buffer) {
     *found = text.is_some().into();
     *out = text.unwrap_or("").as_bytes().to_vec().into();
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn eadem_guide_factory_new(
+    tokenizer: *const Tokenizer,
+    ends: *const u32,
+    end_count: usize,
+    out: *mut *mut GuideFactory,
+    error: *mut Buffer,
+) -> c_int {
+    guard(error, || {
+        *out = Box::into_raw(Box::new(GuideFactory::new(&*tokenizer, slice(ends, end_count))?));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn eadem_guide_factory_free(factory: *mut GuideFactory) {
+    if !factory.is_null() {
+        drop(Box::from_raw(factory));
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn eadem_guide_new(
+    factory: *const GuideFactory,
+    kind: c_int,
+    text: Bytes,
+    out: *mut *mut Guide,
+    error: *mut Buffer,
+) -> c_int {
+    guard(error, || {
+        let kind = match kind {
+            0 => Kind::JsonSchema,
+            1 => Kind::Regex,
+            _ => Kind::Lark,
+        };
+        *out = Box::into_raw(Box::new((*factory).guide(kind, text.get())?));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn eadem_guide_free(guide: *mut Guide) {
+    if !guide.is_null() {
+        drop(Box::from_raw(guide));
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn eadem_guide_fork(guide: *const Guide, out: *mut *mut Guide, error: *mut Buffer) -> c_int {
+    guard(error, || {
+        *out = Box::into_raw(Box::new((*guide).fork()));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn eadem_guide_mask(
+    guide: *mut Guide,
+    words: *mut u32,
+    count: usize,
+    error: *mut Buffer,
+) -> c_int {
+    guard(error, || (*guide).mask(std::slice::from_raw_parts_mut(words, count)))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn eadem_guide_accept(guide: *mut Guide, token: u32, error: *mut Buffer) -> c_int {
+    guard(error, || (*guide).accept(token))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn eadem_guide_finished(guide: *const Guide) -> c_int {
+    (*guide).finished().into()
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn eadem_guide_rollback(guide: *mut Guide, count: usize, error: *mut Buffer) -> c_int {
+    guard(error, || (*guide).rollback(count))
 }
 
 #[no_mangle]

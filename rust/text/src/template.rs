@@ -1,11 +1,14 @@
 //! Chat templates, rendered as the `transformers` library renders them with Jinja2: trimmed and stripped blocks, loop
 //! controls, Python's string methods, its own `tojson`, `raise_exception` and `strftime_now`.
 
+use crate::memory::on_bounded_thread;
 use crate::methods;
 use crate::python::{to_json, to_str, JsonStyle};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest, Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 const NAME: &str = "chat_template";
 
@@ -18,16 +21,27 @@ const MAX_TAG: usize = 4 << 10;
 const STACK: usize = 512 << 20;
 
 pub struct Template {
+    parsed: Arc<Parsed>,
+}
+
+struct Parsed {
     /// Holds the parsed template, which borrows from `_source`; dropped before it.
     environment: Environment<'static>,
     _source: Box<str>,
+    /// A render took more memory than it may: it is not tried again.
+    exceeded: AtomicBool,
 }
+
+/// What a render may hold besides 64 bytes for each unit of fuel.
+const MEMORY: usize = 64 << 20;
+
+const TOO_MUCH_MEMORY: &str = "chat template: it takes too much memory; does it double a list?";
 
 /// What a render may use besides its variables.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Budget for instructions and bytes (about one for each instruction, and for each 64 bytes). minijinja 3.1 does
-    /// not meter `+` of two lists, so a template made to double a list dozens of times can still exhaust memory.
+    /// Budget for instructions and bytes (about one for each instruction, and for each 64 bytes). It bounds memory too:
+    /// minijinja 3.1 does not meter `+` of two lists, so that a template could double one without end.
     pub fuel: u64,
     /// The time that `strftime_now` sees, seconds since 1970 in UTC; `None`: the clock, in local time.
     pub now: Option<i64>,
@@ -43,7 +57,7 @@ impl Template {
         let borrowed: &'static str = unsafe { &*std::ptr::from_ref::<str>(&source) };
         let mut environment = environment()?;
         environment.add_template(NAME, borrowed).map_err(|error| describe(&error))?;
-        Ok(Template { environment, _source: source })
+        Ok(Template { parsed: Arc::new(Parsed { environment, _source: source, exceeded: false.into() }) })
     }
 
     /// Renders with the variables of a JSON object, overridden by those of a second one (empty: none).
@@ -52,18 +66,29 @@ impl Template {
         if !overrides.is_empty() {
             context.extend(object("chat_template_kwargs", overrides)?);
         }
-        let mut environment = self.environment.clone();
+        if self.parsed.exceeded.load(Ordering::Relaxed) {
+            return Err(TOO_MUCH_MEMORY.into());
+        }
+        // A thread that stands still needs what it borrows for ever.
+        let parsed = self.parsed.clone();
+        let mut environment = parsed.environment.clone();
         environment.set_fuel(Some(limits.fuel));
         environment.add_function("strftime_now", move |format: String| strftime(&format, limits.now));
-        on_large_stack(|| {
+        let memory = MEMORY + 64 * usize::try_from(limits.fuel).unwrap_or(usize::MAX).min(1 << 32);
+        let rendered = on_bounded_thread(STACK, memory, move || {
+            let (_parsed, environment) = (parsed, environment);
             let template = environment.get_template(NAME).map_err(|error| describe(&error))?;
             template.render(Serde(&context)).map_err(|error| describe(&error))
+        });
+        rendered.unwrap_or_else(|| {
+            self.parsed.exceeded.store(true, Ordering::Relaxed);
+            Err(TOO_MUCH_MEMORY.into())
         })
     }
 }
 
 /// Runs on a thread of its own: a template may nest values as deep as its fuel lasts, and releasing them recurses.
-fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
         match thread.expect("a thread can be started").join() {
@@ -314,5 +339,18 @@ mod tests {
         let printed = laughs.replace("|tojson", "");
         assert!(render(&printed, "{}").unwrap_err().contains("endless loop"));
         assert!(render("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{}").is_err());
+    }
+
+    #[test]
+    fn lists_that_double_end() {
+        let doubling = "{% set ns = namespace(x=['ha']) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}\
+                        {% endfor %}{{ ns.x|length }}";
+        let template = Template::new(doubling.as_bytes()).unwrap();
+        for _ in 0..2 {
+            let error = template.render(b"{}", b"", LIMITS).unwrap_err();
+            assert!(error.contains("too much memory"), "{error}");
+        }
+        let harmless = doubling.replace("60", "10");
+        assert_eq!(render(&harmless, "{}").unwrap(), "1024");
     }
 }

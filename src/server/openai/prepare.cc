@@ -73,6 +73,7 @@ Result<void> prepare_chat(const Context& context, Prepared& prepared) {
   prepared.thinking = context.reasons && prompt_opens_reasoning(text);
   EADEM_RETURN_IF_ERROR(set_guide(context, prepared));
   api::ParsedRequest parsed;
+  parsed.guide_field = ask.tools.choice == Tools::Choice::kRequired ? "tools" : "response_format";
   EADEM_ASSIGN_OR_RETURN(parsed.prompt, context.engine.tokenize(text, false));
   parsed.sampling = ask.sampling;
   return add_request(context, std::move(parsed), prepared);
@@ -82,6 +83,7 @@ Result<void> prepare_completions(const Context& context, Prepared& prepared) {
   Ask& ask = prepared.ask;
   for (TextOrTokens& prompt : ask.prompts) {
     api::ParsedRequest parsed;
+    parsed.guide_field = "response_format";
     parsed.sampling = ask.sampling;
     std::string echo;
     if (const auto* text = std::get_if<std::string>(&prompt)) {
