@@ -20,8 +20,8 @@
 namespace eadem::engine {
 namespace {
 
-// Where a row's attention costs as much as its linear layers. A product of attention counts half as much again as one of
-// theirs: it is taken in wider numbers.
+// Where a row's attention costs as much as its linear layers. A product of attention counts half as much again as one
+// of theirs: it is taken in wider numbers.
 int64_t even_position(const model::Model& model) {
   const model::ModelConfig& config = model.config();
   const int64_t hidden = config.hidden, heads = int64_t{config.heads} * config.head_size;

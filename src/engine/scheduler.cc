@@ -56,8 +56,8 @@ int64_t Scheduler::mixed_budget() const {
   return options_.mixed_chunk > 0 ? options_.mixed_chunk : (kStepCost + single_rows_) * 3 / 2;
 }
 
-// Rows for a sequence that has more than one to compute, or was admitted only now. Beside single rows, a row at position
-// p costs 1 + p / even_position; the first sequence always gets one, so that it moves on.
+// Rows for a sequence that has more than one to compute, or was admitted only now. Beside single rows, a row at
+// position p costs 1 + p / even_position; the first sequence always gets one, so that it moves on.
 int64_t Scheduler::rows_allowed(const Step& step, const Sequence& sequence) {
   const int64_t rows = std::min(sequence.rows_wanted(), budget_left(step));
   if (single_rows_ == 0 || rows < 1) return rows;

@@ -107,7 +107,8 @@ class Planted(unittest.TestCase):
         check("src/numerics/a.h", '#include "kernels/table.h"', '#include "core/check.h"')
         check("src/model/a.cc", '#include "engine/engine.h"', '#include "ops/linear.h"')
         check("src/engine/a.cc", '#include "text/text.h"', '#include "model/model.h"')
-        check("src/cli/a.cc", '#include "server/http.h"', '#include "fetch/pull.h"')
+        check("src/api/a.cc", '#include "server/http/http.h"', '#include "fetch/pull.h"')
+        check("src/server/a.cc", '#include "engine/engine.h"', '#include "eadem/service.h"')
         check("include/eadem/engine.h", '#include "engine/engine.h"', '#include "eadem/request.h"')
         self.assertTrue(list(rules.check_includes(ROOT / "src/attic/a.cc", '#include "core/check.h"')))
 
