@@ -113,7 +113,7 @@ void add_limit_flags(Flags& flags, Options* o) {
           &o->server.openai.request_timeout);
   flags.integer("--drain-timeout", "seconds that answers under way get after SIGTERM [30]", 0, 1000000,
                 &o->drain_seconds);
-  flags.integer("--max-waiting,--max-queue", "requests that may wait; more are answered 429 [1024]", 0, 1 << 20,
+  flags.integer("--max-queue,--max-waiting", "requests that may wait; more are answered 429 [1024]", 0, 1 << 20,
                 &o->server.service.max_waiting);
   flags.integer("--max-num-seqs", "vLLM's name of --max-batch", 1, 4096, &o->engine.options.max_batch);
   flags.integer("--max-num-batched-tokens", "vLLM's name of --prefill-chunk", 1, 65536,
@@ -155,7 +155,7 @@ void add_model_flags(Flags& flags, Options* o) {
 void add_log_flags(Flags& flags, Options* o) {
   server::LogOptions& log = o->server.log;
   flags.text("--log-file", "FILE", "append the log to it [stderr]", &log.file);
-  flags.option("--log-level,--uvicorn-log-level", "LEVEL", "debug, info, warning or error [info]",
+  flags.option("--uvicorn-log-level,--log-level", "LEVEL", "debug, info, warning or error [info]",
                [&log](const std::string& value) -> Result<void> {
                  EADEM_ASSIGN_OR_RETURN(log.level, server::parse_log_level(value));
                  return {};
@@ -205,13 +205,14 @@ bool asked_to_end(const sigset_t& ends, milliseconds within) {
 }
 
 void tell_ready(const Options& o, const std::string& address) {
+  if (!o.ready_file.empty()) {
+    // Whole or not at all: a script may read it at any moment.
+    const std::string half = o.ready_file + ".part";
+    std::ofstream(half) << address << "\n";
+    if (std::rename(half.c_str(), o.ready_file.c_str()) != 0) print_note("cannot write " + o.ready_file);
+  }
   std::printf("listening on %s\n", address.c_str());
   std::fflush(stdout);
-  if (o.ready_file.empty()) return;
-  // Whole or not at all: a script may read it at any moment.
-  const std::string half = o.ready_file + ".part";
-  std::ofstream(half) << address << "\n";
-  if (std::rename(half.c_str(), o.ready_file.c_str()) != 0) print_note("cannot write " + o.ready_file);
 }
 
 constexpr milliseconds kTick(20), kForever(3600000);

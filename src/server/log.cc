@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -84,6 +86,10 @@ struct Log::State {
   }
 
   void run() {
+    sigset_t pipe;  // that nobody reads any more: an error of the write, not the end of the program
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
     std::unique_lock lock(mutex);
     while (true) {
       wake.wait(lock, [&] { return stop || !lines.empty(); });

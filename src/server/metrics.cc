@@ -43,7 +43,7 @@ void Histogram::add(double value_, uint64_t times) {
   size_t bucket = 0;
   while (bucket < bounds_.size() && value_ > bounds_[bucket]) ++bucket;
   bump(counts_[bucket], times);
-  bump(millionths_, static_cast<uint64_t>(value_ * kMillion) * times);
+  bump(millionths_, static_cast<uint64_t>(value_ * kMillion + 0.5) * times);
 }
 
 Histogram::Reading Histogram::read() const {

@@ -54,6 +54,12 @@ std::string lower(std::string_view text) {
 
 std::string_view view(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
+// Whether a request line is one but for its version: not, for example, a path with a space in it.
+bool names_version(std::string_view bytes) {
+  const std::string_view line = bytes.substr(0, bytes.find_first_of("\r\n"));
+  return std::count(line.begin(), line.end(), ' ') == 2 && line.find(" HTTP/") != std::string_view::npos;
+}
+
 }  // namespace
 
 struct RequestReader::Parser : http::request_parser<GrowingBody> {};
@@ -90,7 +96,7 @@ size_t RequestReader::feed(std::string_view bytes) {
       fail(431, "the header of the request is longer than " + std::to_string(header_limit_) + " bytes");
     } else if (fault == http::error::body_limit) {
       fail(413, "the body of the request is longer than the server takes");
-    } else if (fault == http::error::bad_version) {
+    } else if (fault == http::error::bad_version && names_version(bytes)) {
       fail(505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
     } else if (fault) {
       fail(400, "not a valid HTTP request: " + fault.message());

@@ -12,10 +12,9 @@ from serving import FIXTURE_MODELS, program, wait_until
 MODEL = FIXTURE_MODELS / "llama3"
 
 
-def refused(*options):
-    done = subprocess.run(
-        [program(), "serve", "-m", MODEL, "--port", "0", *map(str, options)], capture_output=True, text=True, timeout=60
-    )
+def refused(*options, model=MODEL, port=0):
+    command = [program(), "serve", "-m", model, "--port", port, *options]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done
     errors = [line for line in done.stderr.splitlines() if not line.startswith("{")]
     assert len(errors) == 1 and errors[0].startswith("eadem: "), done.stderr
@@ -30,9 +29,9 @@ def test_bad_options_are_refused_in_one_line(serve, tmp_path):
     assert "--log-file" in refused("--log-file", tmp_path)
     assert "--log-level" in refused("--log-level", "loud")
     assert "--allowed-origins" in refused("--allowed-origins", "[1]")
-    assert "nowhere" in refused("-m", tmp_path / "nowhere")
+    assert "nowhere" in refused(model=tmp_path / "nowhere")
     busy = serve()
-    assert "--port" in refused("--port", busy.port)
+    assert "--port" in refused(port=busy.port)
 
 
 def test_a_unix_socket_and_a_ready_file(tmp_path):

@@ -109,6 +109,7 @@ TEST_F(WireFixture, RefusesWhatIsNoRequest) {
       {"rubbish\r\n\r\n", 400},
       {"GET /hello HTTP/3.0\r\nHost: t\r\n\r\n", 505},
       {"GET /hello HTTP/1.1\r\n\r\n", 400},
+      {"GET /a b HTTP/1.1\r\nHost: t\r\n\r\n", 400},
       {"GET /hello HTTP/1.1\r\nHost: t\r\nHost: u\r\n\r\n", 400},
       {get("/%zz"), 400},
       {get("/a%00"), 400},
