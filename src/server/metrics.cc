@@ -186,6 +186,9 @@ std::string Metrics::prometheus(const Moment& moment) const {
   text.counter("vllm:prefix_cache_queries_total", "prompt tokens looked up in the prefix cache", value(prompt_tokens_));
   text.counter("vllm:prefix_cache_hits_total", "prompt tokens found in the prefix cache", c.prefix_hit_tokens);
   text.counter("vllm:num_preemptions_total", "preemptions", c.preemptions);
+  text.counter("vllm:spec_decode_num_drafts_total", "guesses at several tokens that were checked", c.draft_checks);
+  text.counter("vllm:spec_decode_num_draft_tokens_total", "tokens guessed and checked", c.drafted_tokens);
+  text.counter("vllm:spec_decode_num_accepted_tokens_total", "of them, those that were right", c.accepted_tokens);
   for (const char* const name : {"eadem_prompt_tokens_total", "vllm:prompt_tokens_total"})
     text.counter(name, "prompt tokens of accepted requests", value(prompt_tokens_));
   for (const char* const name : {"eadem_generation_tokens_total", "vllm:generation_tokens_total"})

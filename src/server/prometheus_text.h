@@ -39,6 +39,12 @@ inline constexpr NamedCounter kCounters[] = {
     {"overlapped_steps", &Counters::overlapped_steps},
     {"discarded_rows", &Counters::discarded_rows},
     {"masked_rows", &Counters::masked_rows},
+    {"drafted_tokens", &Counters::drafted_tokens},
+    {"accepted_tokens", &Counters::accepted_tokens},
+    {"draft_checks", &Counters::draft_checks},
+    {"draft_steps", &Counters::draft_steps},
+    {"draft_rows", &Counters::draft_rows},
+    {"draft_rebuilds", &Counters::draft_rebuilds},
     {"kernel_calls", &Counters::kernel_calls},
 };
 

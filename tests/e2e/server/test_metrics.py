@@ -21,6 +21,9 @@ SCRAPED = {
     "vllm:inter_token_latency_seconds",
     "vllm:time_per_output_token_seconds",
     "vllm:e2e_request_latency_seconds",
+    "vllm:spec_decode_num_drafts",
+    "vllm:spec_decode_num_draft_tokens",
+    "vllm:spec_decode_num_accepted_tokens",
 }
 
 

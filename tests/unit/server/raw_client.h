@@ -86,7 +86,7 @@ class RawClient {
       const size_t head = all.find("\r\n\r\n");
       if (head == std::string::npos) return true;
       const size_t field = all.find("Content-Length: ");
-      const size_t size = field < head ? std::stoul(all.substr(field + 16)) : 0;
+      const size_t size = field < head ? std::stoul(all.substr(field + 16, 20)) : 0;
       return all.size() < head + 4 + size;
     });
   }
