@@ -8,6 +8,7 @@
 #include "support/engine_run.h"
 #include "support/fake_guide.h"
 #include "support/fake_model.h"
+#include "support/scripted_drafter.h"
 
 namespace eadem::engine {
 namespace {
@@ -62,6 +63,8 @@ std::vector<SequenceRequest> requests(bool shares_place = false) {
 
 struct Way {
   int batch = 1, chunk = 512, preempt = 0, threads = 1;
+  bool async = false;
+  std::shared_ptr<Drafter> drafter = nullptr;
 };
 
 Answers run(const Way& way, const std::vector<SequenceRequest>& asked, Counters* counters = nullptr) {
@@ -74,6 +77,10 @@ Answers run(const Way& way, const std::vector<SequenceRequest>& asked, Counters*
   options.kv_blocks = 64;
   options.force_preempt = way.preempt;
   options.eos = {kEos};
+  options.async_scheduling = way.async;
+  options.speculation.kind = way.drafter ? SpeculationOptions::Kind::kOther : SpeculationOptions::Kind::kOff;
+  options.speculation.drafter = way.drafter;
+  options.speculation.eager = true;
   auto engine = Engine::create(model, options).value();
   Answers answers = run_all(*engine, asked);
   if (counters != nullptr) *counters = engine->counters();
@@ -102,6 +109,32 @@ TEST(EngineGuide, AnswersDoNotDependOnHowTheWorkIsCut) {
     EXPECT_EQ(counters.masked_rows, masked);
     if (way.preempt > 0) {
       EXPECT_GT(counters.preemptions, 8u);
+    }
+  }
+}
+
+TEST(EngineGuide, AsynchronousStepsAndGuessesDoNotMatter) {
+  using Manner = testing::ScriptedDrafter::Manner;
+  const auto all = requests();
+  Counters counters;
+  const Answers plain = run({}, all, &counters);
+  const uint64_t masked = counters.masked_rows;
+  std::vector<std::vector<int32_t>> ids;
+  for (const auto& answer : plain) ids.push_back(answer->ids());
+  for (const Manner manner : {Manner::kRight, Manner::kMixed, Manner::kWrong, Manner::kRandom}) {
+    for (const bool async : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << static_cast<int>(manner) << " " << async);
+      const auto drafter = std::make_shared<testing::ScriptedDrafter>(manner, ids, 101);
+      EXPECT_EQ(digests(run({11, 64, 3, 2, async, drafter}, all, &counters)), digests(plain));
+      // Rows behind a wrong guess move no guide; one behind an answer's end may be masked in vain.
+      EXPECT_GE(counters.masked_rows, masked);
+      EXPECT_LE(counters.masked_rows, masked + all.size());
+      EXPECT_GT(counters.drafted_tokens, 20u);
+      if (manner == Manner::kWrong) {
+        EXPECT_EQ(counters.accepted_tokens, 0u);
+      } else if (manner != Manner::kRandom) {
+        EXPECT_GT(counters.accepted_tokens, 10u);
+      }
     }
   }
 }
