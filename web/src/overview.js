@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { Chart } from "./chart.js";
 import { CopyButton } from "./copy.js";
-import { duration, grouped, number, percent, seconds, tick } from "./format.js";
+import { duration, grouped, NONE, number, percent, seconds, tick } from "./format.js";
 import { html } from "./html.js";
 
 const SPANS = [1, 5, 15]; // minutes
@@ -74,13 +74,14 @@ export function Digest({ value }) {
 }
 
 function Health({ now }) {
+  // While the model is loading, less is known.
   const facts = [
     ["Model", now.model],
     ["Numerics", now.numerics],
-    ["Kernels", `${now.isa}, ${now.threads} ${now.threads === 1 ? "thread" : "threads"}`],
-    ["Context", `${number(now.max_model_len)} positions`],
+    ["Kernels", now.isa && `${now.isa}, ${now.threads} ${now.threads === 1 ? "thread" : "threads"}`],
+    ["Context", now.max_model_len && `${number(now.max_model_len)} positions`],
     ["At once", `${number(now.max_num_seqs)} sequences`],
-    ["KV cache", `${number(now.kv_blocks)} blocks`],
+    ["KV cache", now.kv_blocks > 0 && `${number(now.kv_blocks)} blocks`],
     ["Version", now.version],
     ["Uptime", duration(now.uptime)],
   ];
@@ -88,17 +89,21 @@ function Health({ now }) {
     <section class="panel health" aria-labelledby="health">
       <h2 id="health">Server</h2>
       <dl class="facts">
-        ${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
+        ${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value || NONE}</dd></div>`)}
       </dl>
-      <dl class="facts identity">
-        <div>
-          <dt>Fingerprint <span class="note">changes exactly when bits may change</span></dt>
-          <dd>
-            <${Digest} value=${now.fingerprint} />${" "}
-            <${CopyButton} text=${now.fingerprint} what="the fingerprint" />
-          </dd>
-        </div>
-      </dl>
+      ${
+        now.fingerprint &&
+        html`
+        <dl class="facts identity">
+          <div>
+            <dt>Fingerprint <span class="note">(changes exactly when bits may change)</span></dt>
+            <dd>
+              <${Digest} value=${now.fingerprint} />${" "}
+              <${CopyButton} text=${now.fingerprint} what="the fingerprint" />
+            </dd>
+          </div>
+        </dl>`
+      }
     </section>`;
 }
 

@@ -48,6 +48,45 @@ export async function open(
   return { page, context, finish };
 }
 
+/** What both servers' tests do and look at in the playground. */
+export const send = (page) => page.getByRole("button", { name: "Send" }).click();
+export const tokens = (page) => page.getByRole("listbox", { name: /Tokens of the answer/ }).getByRole("option");
+export const verdict = (page) => page.locator(".verdict");
+
+/** Presses the button, and waits for its request: an older verdict is gone by then. */
+export async function replay(page) {
+  const sent = page.waitForRequest(/completions$/);
+  await page.getByRole("button", { name: "Replay with this seed" }).click();
+  await sent;
+}
+
+/** Lets `change` rewrite the events of all but the first `spared` answers: a server, or a proxy, that is not true. */
+export async function tamper(page, change, spared = 1) {
+  let answers = 0;
+  await page.route("**/v1/chat/completions", async (route) => {
+    const response = await route.fetch();
+    let body = await response.text();
+    answers += 1;
+    let at = 0;
+    const rewrite = (_, text) => {
+      const event = JSON.parse(text);
+      const brings = event.choices?.[0]?.logprobs?.content?.length > 0;
+      change(event, brings ? at : null);
+      if (brings) at += 1;
+      return `data: ${JSON.stringify(event)}`;
+    };
+    if (answers > spared) body = body.replace(/^data: (\{.*\})$/gm, rewrite);
+    await route.fulfill({ response, body });
+  });
+}
+
+/** The next float32 away from zero: one bit more. */
+export function nextFloat(value) {
+  const bits = new Uint32Array(new Float32Array([value]).buffer);
+  bits[0] += 1;
+  return new Float32Array(bits.buffer)[0];
+}
+
 /** What axe finds wrong in the page as it stands: rules of WCAG 2.2 A and AA, and best practices. */
 export async function violations(page) {
   // Through the debugger's protocol, which the page's own policy does not bind.

@@ -1,7 +1,7 @@
 // The page in headless Chromium, before a stand-in server that can be told to fail, to hurry and to wait.
 import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
-import { launch, open, violations } from "./browser.mjs";
+import { launch, nextFloat, open, replay, send, tamper, tokens, verdict, violations } from "./browser.mjs";
 import { startStub } from "./stub.mjs";
 
 const PLAYGROUND = "#/playground";
@@ -20,35 +20,11 @@ beforeEach(() =>
   Object.assign(stub, { pace: 0, refuse: null, key: "", state: "ready", requests: [], headers: [], cancelled: 0 }),
 );
 
-const send = (page) => page.getByRole("button", { name: "Send" }).click();
-const replay = (page) => page.getByRole("button", { name: "Replay with this seed" }).click();
-const tokens = (page) => page.getByRole("listbox", { name: /Tokens of the answer/ }).getByRole("option");
 const finished = (page) => page.getByText("stop: it ended by itself").waitFor();
-const verdict = (page) => page.locator(".verdict");
 
 async function ask(page) {
   await send(page);
   await finished(page);
-}
-
-/** Lets `change` rewrite the events of all but the first `spared` answers: a server, or a proxy, that is not true. */
-async function tamper(page, change, spared = 1) {
-  let answers = 0;
-  await page.route("**/v1/chat/completions", async (route) => {
-    const response = await route.fetch();
-    let body = await response.text();
-    answers += 1;
-    let at = 0;
-    const rewrite = (_, text) => {
-      const event = JSON.parse(text);
-      const brings = event.choices?.[0]?.logprobs?.content?.length > 0;
-      change(event, brings ? at : null);
-      if (brings) at += 1;
-      return `data: ${JSON.stringify(event)}`;
-    };
-    if (answers > spared) body = body.replace(/^data: (\{.*\})$/gm, rewrite);
-    await route.fulfill({ response, body });
-  });
 }
 
 test("the overview tells what the server is and what it does", async () => {
@@ -166,11 +142,6 @@ test("a replay sends the very request with the told seed, and finds the same bit
   await finish();
 });
 
-const nextFloat = (value) => {
-  const bits = new Uint32Array(new Float32Array([value]).buffer);
-  bits[0] += 1;
-  return new Float32Array(bits.buffer)[0];
-};
 const TAMPERED = [
   {
     name: "a logprob that is one bit off",
@@ -232,7 +203,10 @@ test("the server itself verifies an answer, and finds what was changed on the wa
   await ask(page);
   assert.equal(await verdict(page).count(), 0);
   await verify.click();
-  await page.getByText(/Different: token 8 has the logprob [-−.\de]+, and the server computed/).first().waitFor();
+  await page
+    .getByText(/Different: token 8 has the logprob [-−.\de]+, and the server computed/)
+    .first()
+    .waitFor();
   await finish();
 });
 

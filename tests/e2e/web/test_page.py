@@ -7,12 +7,16 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 WEB = ROOT / "web"
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from serving import Server  # noqa: E402 (the path comes first)
 
 
 def run(command, timeout=600, env=None, cwd=WEB):
@@ -66,3 +70,8 @@ def test_computations(modules):
 
 def test_in_chromium(modules):
     assert run_tests("page.test.mjs") >= 25
+
+
+def test_before_the_real_server(modules, smollm2, tmp_path):
+    with Server(smollm2, "--served-model-name", "smollm2-135m", folder=tmp_path) as server:
+        assert run_tests("server.test.mjs", {"EADEM_URL": server.url}) >= 8
