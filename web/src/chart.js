@@ -91,7 +91,7 @@ export function Chart({ title, note, series, points, span, format, ticks, top })
   useEffect(() => {
     if (!last) return;
     plot.current.setData(
-      [shown.map(({ time }) => time), ...series.map(({ key }) => shown.map((point) => point[key]))],
+      [shown.map(({ time }) => time), ...series.map(({ key }) => shown.map((point) => point[key] ?? null))],
       false,
     );
     plot.current.setScale("x", { min: from, max: last.time });

@@ -2,6 +2,7 @@
 
 const RATE_WINDOW = 4; // seconds over which a rate is taken
 const SHARE_WINDOW = 30; // seconds over which percentiles and shares are taken
+const GAP = 10; // seconds without a reading, after which a line is broken
 export const KEPT = 15 * 60; // seconds of history
 
 /** A quantile of counts in buckets, by a straight line inside its bucket; null without counts. */
@@ -70,6 +71,7 @@ export class History {
     const last = this.readings[this.readings.length - 1];
     if (last && now.time <= last.time) return;
     if (last && (now.uptime < last.uptime || now.requests < last.requests)) this.readings = [];
+    if (last && now.time - last.time > GAP) this.points.push({ time: last.time + 1 });
     this.readings.push(now);
     while (now.time - this.readings[0].time > SHARE_WINDOW + 5) this.readings.shift();
     this.points.push(point(now, this.before(now.time - RATE_WINDOW), this.before(now.time - SHARE_WINDOW)));

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { launch, nextFloat, open, replay, send, tamper, tokens, verdict, violations } from "./browser.mjs";
+import { crowd } from "./crowd.mjs";
 
 const URL = process.env.EADEM_URL;
 const PLAYGROUND = "#/playground";
@@ -21,25 +22,6 @@ async function ask(page, { prompt, maxTokens = "24" } = {}) {
   if (prompt) await page.getByLabel(/^(Message|Prompt)$/).fill(prompt);
   await send(page);
   await page.getByRole("heading", { name: "Replay" }).waitFor();
-}
-
-/** Other people's requests, until stop() is called. */
-function crowd(size) {
-  let going = true;
-  const one = async (number) => {
-    for (let turn = 0; going; ++turn) {
-      const prompt = `Story ${number}.${turn}: once upon a time `.repeat(1 + (number % 3) * 8);
-      const body = JSON.stringify({ prompt, max_tokens: 20 + number, temperature: 1, seed: turn });
-      const headers = { "Content-Type": "application/json" };
-      const response = await fetch(`${URL}/v1/completions`, { method: "POST", headers, body });
-      assert.equal(response.status, 200, await response.text());
-    }
-  };
-  const all = Array.from({ length: size }, (_, number) => one(number));
-  return async () => {
-    going = false;
-    await Promise.all(all);
-  };
 }
 
 test("the files come with the policy, a tag, and their types", async () => {
@@ -76,7 +58,7 @@ test("an answer is the same bits again, alone and in a crowd, and the server say
   await page.getByText(`Equal: ${count} of ${count} tokens and their logprobs have the same bits.`).first().waitFor();
 
   const before = await stats();
-  const stop = crowd(6);
+  const stop = crowd(URL, 6);
   while ((await stats()).running < 3) await sleep(20);
   await replay(page);
   await page.getByText(`Equal: ${count} of ${count} tokens`).first().waitFor();

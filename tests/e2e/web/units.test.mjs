@@ -66,8 +66,9 @@ test("rates and shares come from two readings", () => {
 test("history is bounded, survives a slow poll, and begins anew after a restart", () => {
   const history = new History();
   for (let time = 1; time <= 2 * KEPT; time += 20) history.add(reading(time));
-  assert.ok(history.points.length <= KEPT / 20 + 1 && history.readings.length < 5);
+  assert.ok(history.points.length <= 2 * (KEPT / 20 + 1) && history.readings.length < 5);
   assert.equal(history.points.at(-1).generated, 100);
+  assert.deepEqual(Object.keys(history.points.at(-2)), ["time"], "a gap breaks the line");
   history.add({ ...reading(3 * KEPT, { uptime: 1, requests: 0, generation_tokens: 5 }) });
   assert.equal(history.points.at(-1).generated, null);
 });
