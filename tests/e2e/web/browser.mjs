@@ -7,7 +7,7 @@ import { createRequire } from "node:module";
 const require = createRequire(new URL("../../../web/package.json", import.meta.url));
 const { chromium } = require("playwright-core");
 const AXE = await readFile(require.resolve("axe-core/axe.min.js"), "utf8");
-const TIMEOUT = 60_000; // ms; a busy machine is slow, and a failed test may take its time
+const TIMEOUT = 120_000; // ms; a busy machine is slow, and a failed test may take its time
 const PLACES = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
 export function launch() {

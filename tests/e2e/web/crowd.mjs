@@ -6,8 +6,8 @@ export function crowd(url, size) {
   let going = true;
   const one = async (number) => {
     for (let turn = 0; going; ++turn) {
-      const prompt = `Story ${number}.${turn}: once upon a time `.repeat(1 + (number % 3) * 8);
-      const body = JSON.stringify({ prompt, max_tokens: 20 + number, temperature: 1, seed: turn });
+      const prompt = `Story ${number}.${turn}: once upon a time `.repeat(1 + (number % 3) * 3);
+      const body = JSON.stringify({ prompt, max_tokens: 8 + number, temperature: 1, seed: turn });
       const headers = { "Content-Type": "application/json" };
       const response = await fetch(`${url}/v1/completions`, { method: "POST", headers, body });
       const text = await response.text();

@@ -58,7 +58,7 @@ def test_bundle_check_sees_a_changed_source(modules, tmp_path):
 
 
 def run_tests(name, env=None):
-    output = run(["node", "--test", str(HERE / name)], timeout=1200, env=env)
+    output = run(["node", "--test", str(HERE / name)], timeout=2400, env=env)
     passed = [line for line in output.splitlines() if line.startswith("# pass ")]
     assert passed and int(passed[0].split()[-1]) > 0, output
     return int(passed[0].split()[-1])
