@@ -65,11 +65,12 @@ def runs(server, tmp_path_factory):
             "local-completions",
             "/v1/completions",
             tasks,
+            "--batch_size",
+            batch,
             tokenizer_backend="remote",
             num_concurrent=concurrent,
-            batch_size=batch,
         )
-        for concurrent, batch in ((1, 1), (4, 3))
+        for concurrent, batch in ((1, "1"), (4, "3"))
     ]
 
 
@@ -96,7 +97,7 @@ def test_the_same_numbers_twice(runs):
     assert results == again
     assert 0 < results["eadem_facts"]["acc,none"] <= 1
     # The control: the numbers are not all one.
-    sums = [resp[0][0] for row in first["eadem_facts"] for resp in row["resps"]]
+    sums = [float(resp[0][0]) for row in first["eadem_facts"] for resp in row["resps"]]
     assert len(set(sums)) == len(sums) == 24
 
 
@@ -107,7 +108,7 @@ def test_loglikelihoods_are_those_of_score(runs, server, smollm2):
             context = tokens(server, row["doc"]["question"])
             whole = tokens(server, row["doc"]["question"] + " " + choice)
             lines.append({"prompt": context, "golden_token_ids": whole[len(context) :]})
-            sums.append(resp[0][0])
+            sums.append(float(resp[0][0]))
     scored = offline("score", smollm2, lines)
     assert sums == [sum(answer["logprobs"]) for answer in scored]
 
@@ -118,7 +119,7 @@ def test_rolling_loglikelihoods_are_those_of_score(runs, server, smollm2):
     rows = runs[0][0]["eadem_prose"]
     lines = [{"prompt": [start], "golden_token_ids": tokens(server, row["doc"]["page"])} for row in rows]
     scored = offline("score", smollm2, lines)
-    assert [row["filtered_resps"][0] for row in rows] == [sum(answer["logprobs"]) for answer in scored]
+    assert [float(row["filtered_resps"][0]) for row in rows] == [sum(answer["logprobs"]) for answer in scored]
 
 
 def test_generations_are_those_of_generate(runs, server, smollm2):

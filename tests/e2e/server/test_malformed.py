@@ -16,7 +16,7 @@ def server(tmp_path_factory):
     from serving import FIXTURE_MODELS, Server
 
     folder = tmp_path_factory.mktemp("malformed")
-    options = ["--max-body", MAX_BODY, "--header-timeout", 2, "--body-timeout", 2]
+    options = ["--max-body", MAX_BODY, "--header-timeout", 2, "--body-timeout", 2, "--keep-alive-timeout", 2]
     with Server(FIXTURE_MODELS / "llama3", *options, folder=folder) as server:
         yield server
 
@@ -57,7 +57,7 @@ WIRE = {
     "no version": (raw("GET /health"), {400}),
     "an unknown version": (raw("GET /health HTTP/3.7", "Host: a"), {400, 505}),
     "an unknown method": (raw("BREW /v1/completions HTTP/1.1", "Host: a", "Connection: close"), {400, 405, 501}),
-    "a space in the path": (raw("GET /a b HTTP/1.1", "Host: a"), {400}),
+    "a space in the path": (raw("GET /a b HTTP/1.1", "Host: a"), {400, 505}),
     "a broken escape in the path": (raw("GET /%zz HTTP/1.1", "Host: a", "Connection: close"), {400, 404}),
     "a path that climbs": (raw("GET /../../etc/passwd HTTP/1.1", "Host: a", "Connection: close"), {400, 404}),
     "an escaped NUL in the path": (raw("GET /health%00x HTTP/1.1", "Host: a", "Connection: close"), {400, 404}),
