@@ -13,8 +13,13 @@ from serving import FIXTURE_MODELS, Server  # noqa: E402 (the path comes first)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, smollm2):
-    """One server of the real small model for all tests of a file; it must end cleanly after the last."""
-    with Server(smollm2, "--served-model-name", "smollm2-135m", folder=tmp_path_factory.mktemp("server")) as server:
+    """One server of the real small model for all tests of a file; it must end cleanly after the last.
+
+    The model's own template knows no tools; this one shows it how to call them.
+    """
+    template = pathlib.Path(__file__).parent / "tools.jinja"
+    options = ["--served-model-name", "smollm2-135m", "--chat-template", template]
+    with Server(smollm2, *options, folder=tmp_path_factory.mktemp("server")) as server:
         yield server
 
 
