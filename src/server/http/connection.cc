@@ -357,6 +357,7 @@ void Connection::finish(int status, const std::string& fault) {
   if (exchange_ != nullptr) record_.facts = exchange_->facts();
   if (core_->options.on_finished) core_->options.on_finished(record_);
   record_ = {};
+  served_ = true;
   exchange_.reset();
   reader_.reset();
   match_ = {};
@@ -425,8 +426,10 @@ void Connection::check_time(Clock::time_point now) {
 }
 
 void Connection::drain() {
+  error_code ignored;
   if (phase_ == Phase::kIdle && unsent() == 0) {
-    cut("");
+    // A new connection, or one with a request on its way, gets an answer: 503, or what an open route says.
+    if (served_ && transport_->socket().available(ignored) == 0) cut("");
   } else if (phase_ == Phase::kHandler) {
     keep_alive_ = false;
   } else if (phase_ == Phase::kIdle) {

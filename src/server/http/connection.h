@@ -83,7 +83,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Clock::time_point deadline_ = Clock::time_point::max(), last_progress_{};
   std::string inbox_, outbox_, writing_;
   std::vector<char> read_buffer_;
-  bool write_active_ = false, close_when_sent_ = false, busy_ = false, half_closed_ = false;
+  bool write_active_ = false, close_when_sent_ = false, busy_ = false, half_closed_ = false, served_ = false;
 
   // Of the request that is being read or under way.
   std::unique_ptr<RequestReader> reader_;

@@ -248,19 +248,19 @@ TEST_F(WireFixture, AReaderThatDoesNotReadIsCutOff) {
 TEST_F(WireFixture, ASlowReaderOfOneLongReplyIsServed) {
   WireOptions options;
   options.max_unsent = size_t{64} << 10;
-  options.idle_timeout = 300ms;
+  options.idle_timeout = 1s;
   open(options);
-  const std::string body(size_t{12} << 20, 'y');
+  const std::string body(size_t{12} << 20, 'y'), request = post("/echo", body);
   RawClient client(port(), 65536);
-  client.send(post("/echo", body));
-  std::this_thread::sleep_for(700ms);
+  ASSERT_TRUE(client.send(request));
+  std::this_thread::sleep_for(1500ms);
   const std::string reply = client.reply();
   EXPECT_EQ(body_of(reply).size(), body.size());
 }
 
 TEST_F(WireFixture, WhoDoesNotFinishAskingIsEnded) {
   WireOptions options;
-  options.idle_timeout = options.header_timeout = options.body_timeout = 200ms;
+  options.idle_timeout = options.header_timeout = options.body_timeout = 500ms;
   open(options);
   const std::pair<std::string, int> cases[] = {
       {"", 0},
@@ -286,7 +286,7 @@ TEST_F(WireFixture, WhoDoesNotFinishAskingIsEnded) {
   RawClient busy(port());  // but a request under way has all the time it needs
   busy.send(post("/whole", "x"));
   held();
-  std::this_thread::sleep_for(600ms);
+  std::this_thread::sleep_for(1200ms);
   EXPECT_EQ(gone_, 0);
 }
 
