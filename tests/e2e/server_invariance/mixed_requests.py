@@ -32,7 +32,8 @@ SENTENCES = (
     "Le port était fermé; 港は閉まっていた; гавань была закрыта.",
     "One, two, three, four, five, six, seven, eight, nine, ten.",
 )
-GONE_TOKENS = 800  # so many that no answer is done before its client goes
+GONE_TOKENS = 300  # so many that no answer is done before its client goes
+GROWING = {"max_tokens": 150, "ignore_eos": True}  # over several KV blocks, so that they run out on the way
 # In tokens, around the edges of KV blocks of 64 and of attention splits of 1,024 keys.
 LENGTHS = (
     1,
@@ -99,10 +100,16 @@ class Ask:
 def _completion(kind, prompt, rng):
     body = {"prompt": prompt, "max_tokens": rng.choice([9, 14, 22, 40]), "seed": rng.randrange(1 << 32)}
     extra = {
-        "greedy": {"temperature": 0},
-        "seeded": {"temperature": 0.8, "top_p": 0.95, "logprobs": 2},
-        "penalised": {"repetition_penalty": 1.3, "presence_penalty": 0.5, "frequency_penalty": 0.4, "temperature": 0.7},
-        "top-k": {"top_k": 20, "min_p": 0.05, "logprobs": 0},
+        "greedy": {"temperature": 0, **GROWING},
+        "seeded": {"temperature": 0.8, "top_p": 0.95, "logprobs": 2, **GROWING},
+        "penalised": {
+            "repetition_penalty": 1.3,
+            "presence_penalty": 0.5,
+            "frequency_penalty": 0.4,
+            "temperature": 0.7,
+            **GROWING,
+        },
+        "top-k": {"top_k": 20, "min_p": 0.05, "logprobs": 0, **GROWING},
         "n": {"n": 4, "temperature": 1.0, "logprobs": 1},
         "scored": {"temperature": 0, "logprobs": 3, "prompt_logprobs": 2},
         "echo": {"echo": True, "logprobs": 2, "temperature": 0.9},
@@ -137,7 +144,7 @@ def mixed(ids, count=60, longest=3000):
 
 
 def _chat(kind, i, length, rng):
-    text = " ".join(rng.choice(SENTENCES) for _ in range(max(1, length // 20)))
+    text = " ".join(rng.choice(SENTENCES) for _ in range(max(1, length // 70)))
     messages = [{"role": "user", "content": text}]
     if i % 2:
         messages = [{"role": "system", "content": "Be brief."}, *messages, {"role": "assistant", "content": "Yes."}]

@@ -28,6 +28,7 @@ from mixed_requests import GONE_TOKENS, Ask, corpus, mixed, send  # noqa: E402 (
 from serving import Server, metric, program  # noqa: E402
 
 KV_BLOCK = 64
+TRIES = 4  # sendings until the counters are reached: who meets whom is chance. Each must give the same hashes
 EVERY = ("steps", "rows", "mixed_steps", "chunked_prompts", "prefix_hit_tokens", "preemptions", "recomputed_tokens")
 
 
@@ -229,7 +230,7 @@ def sweep(model, folder, *, count=60, longest=3000, short=False, only="", draft=
         rows.append(run_pass(alone, Configuration("alone", [], []), one, asks, expected))
         report(rows[-1])
     assert len(set(expected.values())) == len(asks), "two requests have one hash: they cannot be told apart"
-    blocks = (longest + GONE_TOKENS) // KV_BLOCK + 4
+    blocks = (longest + GONE_TOKENS) // KV_BLOCK + 1  # the longest request fits, and little more
     known = options_of_server()
     everything = [*cache_configurations(blocks), *cut_configurations(), *step_configurations(draft or model)]
     for configuration in everything:
@@ -243,7 +244,11 @@ def sweep(model, folder, *, count=60, longest=3000, short=False, only="", draft=
         wanted = {} if configuration.free_order else expected
         with server(configuration.options) as running:
             for work in configuration.passes[: 2 if short else None]:
-                rows.append(run_pass(running, configuration, work, asks, wanted))
+                for _ in range(TRIES):
+                    row = run_pass(running, configuration, work, asks, wanted)
+                    if row.differing or not row.unproven:
+                        break
+                rows.append(row)
                 report(rows[-1])
     return rows, skipped
 
