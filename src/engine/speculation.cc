@@ -11,9 +11,9 @@
 namespace eadem::engine {
 
 float step_cost(int64_t rows) {
-  constexpr float kCost[] = {0.0f, 1.0f, 1.1f, 1.2f, 1.3f, 1.4f, 1.5f, 1.6f, 1.7f, 1.8f};
+  constexpr float kCost[] = {0.0f, 1.0f, 1.05f, 1.1f, 1.15f, 1.25f, 1.35f, 1.45f, 1.55f, 1.7f};
   constexpr auto kKnown = static_cast<int64_t>(std::size(kCost)) - 1;
-  constexpr float kSlope = 0.25f;  // of each row more
+  constexpr float kSlope = 0.15f;  // of each row more
   if (rows <= kKnown) return kCost[std::max<int64_t>(rows, 0)];
   return kCost[kKnown] + kSlope * static_cast<float>(rows - kKnown);
 }

@@ -280,7 +280,12 @@ TEST_P(Invariance, Speculation) {
     Counters counters;
     EXPECT_EQ(digests(run(guessing, all, &counters)), expected);
     EXPECT_GT(counters.accepted_tokens, 0u);
-    EXPECT_GT(counters.drafted_tokens, counters.accepted_tokens);
+    // The same weights in another arithmetic may be right throughout.
+    if (way.kind == kScripted) {
+      EXPECT_GT(counters.drafted_tokens, counters.accepted_tokens);
+    } else {
+      EXPECT_GT(counters.draft_steps, 0u);
+    }
   }
 }
 
