@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import statistics
@@ -208,24 +209,40 @@ def offline(options, bodies, folder):
     return seconds, [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
 
 
+# Where the time goes, by the names of functions; the first that fits.
+ROOMS = {
+    "kernels and operators": r"eadem::(kernels|ops|model|numerics|plan)\b",
+    "waiting for the other workers": r"eadem::ThreadPool",
+    "sampler": r"eadem::sampler",
+    "http, JSON and text": r"eadem::(server|api|text)\b|boost::|nlohmann|SSL|tokenizers|eadem_text|serde|llguidance",
+    "engine and scheduler": r"eadem::(engine|Engine|Service)\b",
+    "kernel of the system": r"^$",
+    "C and C++ library": r"",
+}
+
+
+def room_of(mode, symbol):
+    if mode == "k":
+        return "kernel of the system"
+    return next(room for room, pattern in ROOMS.items() if re.search(pattern, symbol))
+
+
 def profile(server, seconds, folder):
-    """`perf record` of the server for a while; returns a function that gives the shares of threads and symbols."""
+    """`perf record` of the server for a while; returns a function that gives the share of each room, in percent."""
     data = folder / "perf.data"
-    command = ["perf", "record", "-q", "-F", "499", "-g", "-p", str(server.pid), "-o", str(data)]
+    command = ["perf", "record", "-q", "-F", "499", "-p", str(server.pid), "-o", str(data)]
     recorder = subprocess.Popen([*command, "--", "sleep", str(seconds)], stderr=subprocess.DEVNULL)
 
     def report():
         recorder.wait(120)
-        shares = {}
-        for key in ("comm", "symbol"):
-            listing = subprocess.run(
-                ["perf", "report", "-i", str(data), "--no-children", "-g", "none", "--sort", key, "--stdio"],
-                capture_output=True,
-                text=True,
-            )
-            rows = [line.split(None, 1) for line in listing.stdout.splitlines() if line.strip() and line[0] != "#"]
-            shares[key] = {name.strip(): share for share, name in rows[:16]}
-        return shares
+        command = ["perf", "report", "-i", str(data), "--sort", "symbol", "--stdio", "-w", "400"]
+        listing = subprocess.run(command, capture_output=True, text=True).stdout
+        shares = dict.fromkeys(ROOMS, 0.0)
+        for line in listing.splitlines():
+            row = re.match(r"\s*([\d.]+)%\s+\[(.)\] (\S.*)", line)
+            if row:
+                shares[room_of(row.group(2), row.group(3))] += float(row.group(1))
+        return {room: round(share, 1) for room, share in shares.items()}
 
     return report
 
