@@ -87,7 +87,7 @@ ordered_json paths_of(const Context& context) {
   ordered_json paths;
   paths["/v1/models"]["get"] = operation("listModels", "The model under each of its names.", "ModelList", get);
   paths["/v1/models/{name}"]["get"] =
-      operation("showModel", "The model under one of its names.", "Model", {401, 404, 408, 503});
+      operation("showModel", "The model under one of its names.", "Model", {400, 401, 404, 408, 503});
   paths["/v1/models/{name}"]["get"]["parameters"] = {
       {{"name", "name"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}, {"minLength", 1}}}}};
   paths["/v1/completions"]["post"] = post(operation("complete", "Continues prompts.", "Completion", compute),

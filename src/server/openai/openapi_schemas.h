@@ -27,9 +27,10 @@ inline constexpr std::string_view kSchemas = R"json({
   "tool_calls": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#/components/schemas/ToolCall"}}]}}},
 "ToolCall": {"type": "object", "required": ["function"], "properties": {
   "id": {"type": "string"}, "type": {"const": "function"},
-  "function": {"type": "object", "required": ["name", "arguments"], "properties": {
+  "function": {"type": "object", "required": ["name"], "properties": {
     "name": {"type": "string"},
-    "arguments": {"type": "string", "description": "A JSON object.", "enum": ["{}", "{\"x\": 1}"]}}}}},
+    "arguments": {"description": "A JSON object, or its text.", "anyOf": [{"type": ["object", "null"]},
+      {"type": "string", "enum": ["{}", "{\"x\": 1}"]}]}}}}},
 "ToolCallMade": {"type": "object", "required": ["id", "type", "function"], "properties": {
   "id": {"type": "string"}, "type": {"const": "function"},
   "function": {"type": "object", "required": ["name", "arguments"], "properties": {

@@ -17,11 +17,13 @@ CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance"
     ",response_schema_conformance,negative_data_rejection,unsupported_method"
 )
+CONFIGURATION = pathlib.Path(__file__).with_name("schemathesis.toml")
 
 
 def schemathesis(server, folder, *options):
     """Runs it and returns what it printed; fails on a finding, and where it tested nothing."""
-    command = [str(pathlib.Path(sys.executable).parent / "schemathesis"), "run", server.url + "/openapi.json"]
+    command = [str(pathlib.Path(sys.executable).parent / "schemathesis"), "--config-file", str(CONFIGURATION)]
+    command += ["run", server.url + "/openapi.json"]
     done = subprocess.run(
         [*command, "--checks", CHECKS, "--request-timeout", "60", "--no-color", "--continue-on-failure", *options],
         capture_output=True,
