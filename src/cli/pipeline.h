@@ -14,7 +14,7 @@ struct Item {
   int64_t line = 0;         // of the input, from 1
   std::string id;           // repeated in an error
   std::string error;        // why this line has no answer; empty: it has
-  nlohmann::json original;  // what the source wants to find again
+  nlohmann::ordered_json original;  // what the source wants to find again
   Request request;
   std::vector<Completion> answers;
 };

@@ -16,8 +16,8 @@
 namespace eadem::cli {
 namespace {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
+using json = ordered_json;  // a schema orders its answer: fields keep their order
 
 struct Options {
   EngineFlags engine;
