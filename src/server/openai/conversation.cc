@@ -60,6 +60,8 @@ Result<void> check_calls(json& calls, const std::string& where) {
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) {
       return must_be(at, "an object with a function");
     }
+    if (call.contains("type") && call["type"] != "function") return must_be(at + ".type", "'function'");
+    if (call.contains("id") && !call["id"].is_string()) return must_be(at + ".id", "a string");
     json& function = call["function"];
     if (!function.contains("name") || !function["name"].is_string()) return must_be(at + ".function.name", "a string");
     if (!function.contains("arguments") || function["arguments"].is_null()) function["arguments"] = "";
