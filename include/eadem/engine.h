@@ -161,6 +161,9 @@ class Engine {
   // call of step() is in time for the one after it.
   void wait();
 
+  // Errors: EngineOptions::trace_file could not take all that was traced so far.
+  Result<void> finish_trace();
+
   Counters counters() const;
   Load load() const;
 

@@ -415,6 +415,8 @@ void Engine::cancel(Ticket ticket) {
   state_->collect();
 }
 
+Result<void> Engine::finish_trace() { return state_->trace ? state_->trace->finish() : Result<void>(); }
+
 void Engine::wait() { state_->engine->wait(); }
 
 bool Engine::step() {

@@ -20,8 +20,11 @@ class TraceWriter final : public model::TraceSink {
                                                    std::function<std::string(int)> name_of);
   void record(const model::Batch& batch, int row, int layer, std::string_view op,
               std::span<const std::byte> bytes) override;
+  // Writes what is held back. Errors: something that was recorded so far is not in the file.
+  Result<void> finish();
 
  private:
+  std::filesystem::path path_;
   std::ofstream out_;
   std::function<std::string(int)> name_of_;
 };

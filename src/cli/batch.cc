@@ -187,9 +187,11 @@ Result<int> Batch::run(int max_batch) {
              "line " + std::to_string(last_written_) + ", " +
                  std::to_string(static_cast<int64_t>(static_cast<double>(tokens) / bar.seconds())) + " tokens/s");
   };
-  EADEM_ASSIGN_OR_RETURN(const PipelineEnd end, run_pipeline(
-                                                    engine_, 2 * max_batch, [this](Item& item) { return next(item); },
-                                                    [this](Item& item) { return write(item); }, tick));
+  EADEM_ASSIGN_OR_RETURN(
+      const PipelineEnd end,
+      run_pipeline(
+          engine_, 2 * max_batch, {[this](Item& item) { return next(item); }, [this] { return in_.ready(); }},
+          [this](Item& item) { return write(item); }, tick));
   bar.clear();
   return finish(end);
 }

@@ -172,8 +172,7 @@ Result<int> run(const Options& options) {
   } else {
     print(all);
   }
-  print_stats(flags, engine);
-  return 0;
+  return end_run(flags, engine, 0);
 }
 
 }  // namespace

@@ -126,8 +126,7 @@ Result<int> run(const Options& options) {
   if (sampling.n != 1) return Error{"--n: a conversation has one answer at a time"};
   catch_interrupts();
   const auto status = Chat(options, engine, std::move(sampling)).run();
-  print_stats(options.engine, engine);
-  return status;
+  return end_run(options.engine, engine, status);
 }
 
 }  // namespace

@@ -46,6 +46,16 @@ void EngineFlags::add(Flags& flags) {
   flags.integer("--threads", "workers; 0: one per core [0]", 0, 1024, &options.threads);
   flags.integer("--max-batch", "sequences that run at once [32]", 1, 4096, &options.max_batch);
   flags.integer("--prefill-chunk", "most rows of a step [512]", 1, 65536, &options.prefill_chunk);
+  flags.integer("--mixed-chunk", "rows of prompts in a step that others draw tokens in; 0: by a cost model [0]", 0,
+                65536, &options.mixed_chunk);
+  const std::string overlap = options.async_scheduling ? "on" : "off";
+  flags.option("--async-scheduling", "on|off",
+               "compute a step while the tokens of the one before are handed out [" + overlap + "]",
+               [this](const std::string& value) -> Result<void> {
+                 if (value != "on" && value != "off") return Error{"on or off"};
+                 options.async_scheduling = value == "on";
+                 return {};
+               });
   flags.integer("--kv-blocks", "blocks of 64 positions; 0: as many as --kv-memory holds [0]", 0, 1 << 28,
                 &options.kv_blocks);
   flags.option("--kv-memory", "BYTES", "memory of keys and values, e.g. 512M or 2G [1G]",
@@ -76,8 +86,9 @@ Result<Engine> EngineFlags::open() const {
   return Engine::open(options);
 }
 
-void print_stats(const EngineFlags& flags, const Engine& engine) {
-  if (!flags.stats) return;
+namespace {
+
+void print_stats(const Engine& engine) {
   const Counters c = engine.counters();
   const nlohmann::ordered_json object = {{"steps", c.steps},
                                          {"rows", c.rows},
@@ -97,12 +108,26 @@ void print_stats(const EngineFlags& flags, const Engine& engine) {
                                          {"draft_steps", c.draft_steps},
                                          {"draft_rows", c.draft_rows},
                                          {"draft_rebuilds", c.draft_rebuilds},
+                                         {"timed_out", c.timed_out},
+                                         {"aged_admissions", c.aged_admissions},
+                                         {"held_chunks", c.held_chunks},
+                                         {"overlapped_steps", c.overlapped_steps},
+                                         {"discarded_rows", c.discarded_rows},
+                                         {"prepared_blocks", c.prepared_blocks},
                                          {"max_rows", c.max_rows},
                                          {"max_sequences", c.max_sequences},
                                          {"kernel_calls", c.kernel_calls},
                                          {"isa", engine.info().isa},
                                          {"threads", engine.info().threads}};
   std::fprintf(stderr, "%s\n", object.dump().c_str());
+}
+
+}  // namespace
+
+Result<int> end_run(const EngineFlags& flags, Engine& engine, Result<int> status) {
+  if (flags.stats) print_stats(engine);
+  if (status.ok()) EADEM_RETURN_IF_ERROR(engine.finish_trace());
+  return status;
 }
 
 }  // namespace eadem::cli

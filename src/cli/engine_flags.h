@@ -19,7 +19,8 @@ struct EngineFlags {
 // "1500000000", "512M", "2G": bytes; the error says what it must be.
 Result<size_t> parse_bytes(const std::string& text);
 
-// Counters as one line of JSON on stderr, where --stats asks for it.
-void print_stats(const EngineFlags& flags, const Engine& engine);
+// The end of a command that ran a model: counters as one line of JSON on stderr, where --stats asks for it; an error
+// where --trace could not write all that it should.
+Result<int> end_run(const EngineFlags& flags, Engine& engine, Result<int> status);
 
 }  // namespace eadem::cli

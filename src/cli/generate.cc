@@ -121,8 +121,7 @@ Result<int> run(const Options& options) {
   EADEM_ASSIGN_OR_RETURN(const SamplingParams sampling, options.sampling.over(engine));
   const auto status =
       options.files.in.empty() ? run_prompt(options, engine, sampling) : run_file(options, engine, sampling);
-  print_stats(options.engine, engine);
-  return status;
+  return end_run(options.engine, engine, status);
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 #include "cli/jsonl.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -12,12 +14,12 @@
 namespace eadem::cli {
 
 Result<LineReader> LineReader::open(const std::string& path) {
-  if (path == "-") return LineReader(stdin);
-  std::FILE* file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return Error{"cannot read " + path + ": " + std::strerror(errno)};
-  LineReader reader(file);
+  if (path == "-") return LineReader(STDIN_FILENO);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return Error{"cannot read " + path + ": " + std::strerror(errno)};
+  LineReader reader(descriptor);
   struct stat status = {};
-  if (::fstat(::fileno(file), &status) == 0) {
+  if (::fstat(descriptor, &status) == 0) {
     if (S_ISDIR(status.st_mode)) return Error{"cannot read " + path + ": it is a folder"};
     if (S_ISREG(status.st_mode)) reader.size_ = static_cast<uint64_t>(status.st_size);
   }
@@ -25,33 +27,76 @@ Result<LineReader> LineReader::open(const std::string& path) {
 }
 
 LineReader::LineReader(LineReader&& other) noexcept
-    : file_(std::exchange(other.file_, nullptr)),
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      buffer_(std::move(other.buffer_)),
+      at_(other.at_),
+      gathered_(std::move(other.gathered_)),
+      whole_(other.whole_),
+      over_(other.over_),
       number_(other.number_),
+      gathered_number_(other.gathered_number_),
       bytes_(other.bytes_),
+      gathered_bytes_(other.gathered_bytes_),
       size_(other.size_),
-      ended_by_newline_(other.ended_by_newline_) {}
+      ended_by_newline_(other.ended_by_newline_),
+      gathered_newline_(other.gathered_newline_) {}
 
 LineReader::~LineReader() {
-  if (file_ != nullptr && file_ != stdin) std::fclose(file_);
+  if (descriptor_ > STDERR_FILENO) ::close(descriptor_);
 }
 
-bool LineReader::next(std::string& line) {
-  for (;;) {
-    line.clear();
-    int c = 0;
-    bool blank = true, any = false;
-    while ((c = getc_unlocked(file_)) != EOF) {
-      any = true;
-      ++bytes_;
-      if (c == '\n') break;
-      if (line.size() < kLongest) line.push_back(static_cast<char>(c));
-      blank = blank && (c == ' ' || c == '\t' || c == '\r');
+// False: there is nothing yet (without `wait`), or nothing any more (over_).
+bool LineReader::refill(bool wait) {
+  if (over_) return false;
+  struct pollfd readable = {descriptor_, POLLIN, 0};
+  if (!wait && ::poll(&readable, 1, 0) == 0) return false;
+  constexpr size_t kBuffer = size_t{1} << 16;
+  buffer_.resize(kBuffer);
+  at_ = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(descriptor_, buffer_.data(), kBuffer);
+  } while (got < 0 && errno == EINTR);
+  buffer_.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  over_ = got <= 0;
+  return !over_;
+}
+
+// Puts the next line that is not blank together. True: it is whole. False: the end, or (without `wait`) not yet.
+bool LineReader::gather(bool wait) {
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+  while (!whole_) {
+    if (at_ == buffer_.size() && !refill(wait)) {
+      if (!over_ || gathered_.empty()) return false;
+      gathered_newline_ = false;
+    } else {
+      const char* const from = buffer_.data() + at_;
+      const size_t left = buffer_.size() - at_;
+      const auto* const newline = static_cast<const char*>(std::memchr(from, '\n', left));
+      const size_t length = newline != nullptr ? static_cast<size_t>(newline - from) : left;
+      gathered_.append(from, std::min(length, kLongest - gathered_.size()));
+      at_ += length + (newline != nullptr ? 1 : 0);
+      gathered_bytes_ += length + (newline != nullptr ? 1 : 0);
+      if (newline == nullptr) continue;
+      gathered_newline_ = true;
     }
-    if (!any) return false;
-    ended_by_newline_ = c == '\n';
-    ++number_;
-    if (!blank) return true;
+    ++gathered_number_;
+    whole_ = !std::all_of(gathered_.begin(), gathered_.end(), is_blank);
+    if (!whole_) gathered_.clear();
   }
+  return true;
+}
+
+bool LineReader::ready() { return gather(false) || over_; }
+
+bool LineReader::next(std::string& line) {
+  const bool found = gather(true);
+  line = std::exchange(gathered_, {});
+  whole_ = false;
+  number_ = gathered_number_;
+  bytes_ = gathered_bytes_;
+  ended_by_newline_ = gathered_newline_;
+  return found;
 }
 
 Result<LineWriter> LineWriter::open(const std::string& path) {

@@ -32,9 +32,10 @@ Result<PipelineEnd> run_pipeline(Engine& engine, int most_under_way, const Sourc
   PipelineEnd end;
   bool dry = false;
   while (!interrupted()) {
-    while (!dry && slots.size() < static_cast<size_t>(most_under_way) && !interrupted()) {
+    const auto room = [&] { return !dry && slots.size() < static_cast<size_t>(most_under_way) && !interrupted(); };
+    while (room() && (slots.empty() || source.ready())) {
       auto slot = std::make_unique<Slot>();
-      if (!source(slot->item)) {
+      if (!source.next(slot->item)) {
         dry = true;
         break;
       }

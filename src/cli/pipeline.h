@@ -19,8 +19,12 @@ struct Item {
   std::vector<Completion> answers;
 };
 
-// The next item, or false at the end.
-using Source = std::function<bool(Item&)>;
+struct Source {
+  // The next item, or false at the end.
+  std::function<bool(Item&)> next;
+  // Whether next would return at once.
+  std::function<bool()> ready;
+};
 // Takes a finished item; an error ends it all.
 using Sink = std::function<Result<void>(Item&)>;
 
@@ -29,7 +33,7 @@ struct PipelineEnd {
   uint64_t tokens = 0;  // drawn
 };
 
-// Runs until the source is dry or an interrupt comes. tick: after each step, with the tokens drawn so far.
+// Nobody waits for the source while anything is under way: it may wait for an answer itself. Runs until the source is dry or an interrupt comes. tick: after each step, with the tokens drawn so far.
 Result<PipelineEnd> run_pipeline(Engine& engine, int most_under_way, const Source& source, const Sink& sink,
                                  const std::function<void(uint64_t tokens)>& tick);
 

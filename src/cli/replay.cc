@@ -220,7 +220,8 @@ Result<int> Replay::run() {
   EADEM_ASSIGN_OR_RETURN(
       const PipelineEnd end,
       run_pipeline(
-          engine_, 2 * options_.engine.options.max_batch, [this](Item& item) { return next(item); },
+          engine_, 2 * options_.engine.options.max_batch,
+          {[this](Item& item) { return next(item); }, [this] { return reader_.ready(); }},
           [&](Item& item) -> Result<void> {
             bar.clear();
             judge(item);
@@ -260,8 +261,7 @@ Result<int> run(const Options& options) {
   EADEM_ASSIGN_OR_RETURN(LineReader reader, LineReader::open(options.file));
   EADEM_ASSIGN_OR_RETURN(Engine engine, flags.open());
   const auto status = Replay(options, engine, std::move(reader)).run();
-  print_stats(flags, engine);
-  return status;
+  return end_run(flags, engine, status);
 }
 
 }  // namespace

@@ -112,8 +112,7 @@ Result<int> run(const Options& options) {
   job.prepare = [&](json line) { return prepare(engine, defaults, std::move(line)); };
   job.render = [&](const Request& request, const Completion& answer) { return render(engine, request, answer); };
   const auto status = run_batch(engine, options.engine.options.max_batch, job);
-  print_stats(options.engine, engine);
-  return status;
+  return end_run(options.engine, engine, status);
 }
 
 }  // namespace

@@ -259,6 +259,7 @@ Run add_serve(Flags flags) {
   add_model_flags(flags, options.get());
   add_limit_flags(flags, options.get());
   add_log_flags(flags, options.get());
+  options->engine.options.async_scheduling = true;
   options->engine.add(flags);
   return [options] { return run(*options); };
 }

@@ -210,3 +210,26 @@ def test_trace(eadem, tmp_path):
         traces.append(sorted(path.read_text().splitlines()))
     assert len(traces[0]) > 10 and traces[0] == traces[1]
     assert os.path.getsize(tmp_path / "trace0") > 0
+
+
+def test_whoever_waits_for_an_answer_before_the_next_line_gets_it(eadem):
+    with subprocess.Popen(
+        eadem.command("generate", "--in", "-"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=eadem.environment,
+    ) as program:
+        for request in REQUESTS[:3]:
+            program.stdin.write(json.dumps(request).encode() + b"\n")
+            program.stdin.flush()
+            for index in range(request["n"]):
+                answer = json.loads(program.stdout.readline())
+                assert (answer["id"], answer["index"]) == (request["id"], index)
+        out, err = program.communicate(timeout=60)
+        assert (out, err, program.returncode) == (b"", b"", 0)
+
+
+def test_a_trace_that_does_not_fit_on_the_disk_is_an_error(eadem):
+    error = eadem.error("generate", "--trace", "/dev/full", "--max-tokens", "2", "a")
+    assert "cannot write the trace file /dev/full" in error

@@ -48,6 +48,51 @@ TEST_F(Jsonl, CountsLinesAndSkipsBlankOnes) {
   EXPECT_EQ(reader.bytes(), 10u);
 }
 
+// A writer that waits for the answer to its line: nobody may wait for its next one meanwhile.
+TEST(LineReaderOfAPipe, TellsWhetherALineIsThere) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  const auto put = [&](const std::string& text) {
+    ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  };
+  auto opened = LineReader::open("/dev/fd/" + std::to_string(ends[0]));
+  ASSERT_TRUE(opened.ok());
+  LineReader reader = std::move(opened).value();
+  std::string line;
+  EXPECT_FALSE(reader.ready());
+  put("half");
+  EXPECT_FALSE(reader.ready());
+  EXPECT_EQ(reader.bytes(), 0u);
+  put(" a line\n\n  \nnext");
+  EXPECT_TRUE(reader.ready());
+  ASSERT_TRUE(reader.next(line));
+  EXPECT_EQ(line, "half a line");
+  EXPECT_EQ(reader.bytes(), 12u);
+  EXPECT_FALSE(reader.ready()) << "blank lines are none";
+  EXPECT_EQ(reader.line_number(), 1);
+  ::close(ends[1]);
+  EXPECT_TRUE(reader.ready());
+  ASSERT_TRUE(reader.next(line));
+  EXPECT_EQ(line, "next");
+  EXPECT_EQ(reader.line_number(), 4);
+  EXPECT_FALSE(reader.ended_by_newline());
+  EXPECT_TRUE(reader.ready());
+  EXPECT_FALSE(reader.next(line));
+  ::close(ends[0]);
+}
+
+TEST_F(Jsonl, ALongLineAcrossManyReads) {
+  const std::string text(300000, 'x');
+  put(text + "\n" + text + "y");
+  LineReader reader = LineReader::open(path_).value();
+  std::string line;
+  ASSERT_TRUE(reader.next(line));
+  EXPECT_EQ(line, text);
+  ASSERT_TRUE(reader.next(line));
+  EXPECT_EQ(line, text + "y");
+  EXPECT_FALSE(reader.next(line));
+}
+
 TEST_F(Jsonl, KeepsTheBytesItIsToldToAndAppends) {
   put("one\ntorn");
   auto opened = LineWriter::open(path_);
