@@ -48,14 +48,9 @@ void EngineFlags::add(Flags& flags) {
   flags.integer("--prefill-chunk", "most rows of a step [512]", 1, 65536, &options.prefill_chunk);
   flags.integer("--mixed-chunk", "rows of prompts in a step that others draw tokens in; 0: by a cost model [0]", 0,
                 65536, &options.mixed_chunk);
-  const std::string overlap = options.async_scheduling ? "on" : "off";
-  flags.option("--async-scheduling", "on|off",
-               "compute a step while the tokens of the one before are handed out [" + overlap + "]",
-               [this](const std::string& value) -> Result<void> {
-                 if (value != "on" && value != "off") return Error{"on or off"};
-                 options.async_scheduling = value == "on";
-                 return {};
-               });
+  flags.flag("--async-scheduling", "compute a step while the tokens of the one before are handed out",
+             [this] { options.async_scheduling = true; });
+  flags.flag("--no-async-scheduling", "do one after the other", [this] { options.async_scheduling = false; });
   flags.integer("--kv-blocks", "blocks of 64 positions; 0: as many as --kv-memory holds [0]", 0, 1 << 28,
                 &options.kv_blocks);
   flags.option("--kv-memory", "BYTES", "memory of keys and values, e.g. 512M or 2G [1G]",

@@ -33,7 +33,8 @@ struct PipelineEnd {
   uint64_t tokens = 0;  // drawn
 };
 
-// Nobody waits for the source while anything is under way: it may wait for an answer itself. Runs until the source is dry or an interrupt comes. tick: after each step, with the tokens drawn so far.
+// Runs until the source is dry or an interrupt comes. Nobody waits for the source while anything is under way: it may be
+// waiting for an answer itself. tick: after each step, with the tokens drawn so far.
 Result<PipelineEnd> run_pipeline(Engine& engine, int most_under_way, const Source& source, const Sink& sink,
                                  const std::function<void(uint64_t tokens)>& tick);
 

@@ -141,13 +141,10 @@ void add_model_flags(Flags& flags, Options* o) {
                  return {};
                });
   // What is so anyway; accepted for scripts that were written for vLLM.
-  for (const char* const name :
-       {"--enable-auto-tool-choice", "--enable-prefix-caching", "--enable-chunked-prefill",
-        "--enable-request-id-headers", "--enable-prompt-tokens-details", "--async-scheduling"}) {
+  for (const char* const name : {"--enable-auto-tool-choice", "--enable-prefix-caching", "--enable-chunked-prefill",
+                                 "--enable-request-id-headers", "--enable-prompt-tokens-details"}) {
     flags.flag(name, "always on", [] {});
   }
-  flags.flag("--no-async-scheduling", "tell a step's tokens before the next step runs, not meanwhile",
-             [o] { o->engine.options.async_scheduling = false; });
   flags.flag("--no-enable-prefix-caching", "vLLM's name of --no-prefix-cache",
              [o] { o->engine.options.prefix_cache = false; });
 }
@@ -254,7 +251,6 @@ Result<int> run(Options& o) {
 
 Run add_serve(Flags flags) {
   auto options = std::make_shared<Options>();
-  options->engine.options.async_scheduling = true;
   add_network_flags(flags, options.get());
   add_model_flags(flags, options.get());
   add_limit_flags(flags, options.get());
