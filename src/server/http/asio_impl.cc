@@ -1,3 +1,0 @@
-// What of Asio is no template, compiled once.
-#include <boost/asio/impl/src.hpp>
-#include <boost/asio/ssl/impl/src.hpp>

@@ -1,2 +1,0 @@
-// What of Beast is no template, compiled once.
-#include <boost/beast/src.hpp>
