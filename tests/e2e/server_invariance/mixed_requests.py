@@ -93,6 +93,11 @@ class Ask:
     gone_after: int = 0  # tokens after which the client goes away; 0: it stays
 
     @property
+    def length(self):
+        """Tokens of the prompt; of a chat, about."""
+        return int(self.name.rsplit("-", 1)[1])
+
+    @property
     def can_stream(self):
         return self.path != "/v1/embeddings"
 

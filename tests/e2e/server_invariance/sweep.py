@@ -39,6 +39,7 @@ class Pass:
     name: str
     way: str = "together"  # alone, together, or shuffled (in a random order, with pauses, streamed or not by chance)
     seed: int = 0
+    longest: int = 0  # prompts of at most so many tokens alone; 0: all
     before: str = ""  # "prefixes": other requests with the same beginnings come first
     # Counters of the pass itself, at least; "max_sequences" and other maxima: of the server.
     at_least: dict = dataclasses.field(default_factory=dict)
@@ -63,19 +64,21 @@ def _one(name, options, at_least=None, none=(), **more):
     return Configuration(name, [*WIDE, *options], [Pass("at once", at_least=at_least or RESIDENT, none=none)], **more)
 
 
-def cache_configurations(blocks):
-    """Order, restart, the prefix cache, preemption. blocks: KV blocks of a pool that is too small."""
+def cache_configurations():
+    """Order, restart, the prefix cache, preemption."""
     shuffled = [Pass(f"order {seed}", "shuffled", seed, at_least={"prefix_hits": 1}) for seed in range(1, 6)]
     warm = Pass("at once, cache warm", at_least={"prefix_hits": 1, **RESIDENT})
     filled = Pass("at once", before="prefixes", at_least={"prefix_hit_tokens": KV_BLOCK, **RESIDENT})
-    tight = {"preemptions": 2, "recomputed_tokens": 1, "mixed_steps": 1}
+    # The longest of these fits, and little more: what grows takes the blocks of what came later.
+    tight = Pass("at once", longest=200, at_least={"preemptions": 2, "recomputed_tokens": 1, "mixed_steps": 1})
+    pool = [*WIDE, "--no-prefix-cache", "--kv-blocks", (tight.longest + GONE_TOKENS) // KV_BLOCK + 1]
     forced = {"preemptions": 20, "recomputed_tokens": 1, **RESIDENT}
     return [
         Configuration("default", WIDE, [Pass("at once", at_least=RESIDENT), warm, *shuffled], short=True),
         Configuration("restarted", WIDE, [Pass("at once", "shuffled", 9, at_least=RESIDENT)]),
         _one("no prefix cache", ["--no-prefix-cache"], none=("prefix_hits", "prefix_hit_tokens")),
         Configuration("prefix cache filled by others", WIDE, [filled], short=True),
-        _one(f"KV pool of {blocks} blocks", ["--kv-blocks", blocks, "--no-prefix-cache"], tight, short=True),
+        Configuration(f"KV pool of {pool[-1]} blocks", pool, [tight], short=True),
         _one("preempted every 4 tokens", ["--force-preempt", 4], forced, short=True),
     ]
 
@@ -162,6 +165,7 @@ class Row:
 
 def run_pass(server, configuration, work, asks, expected):
     """A Row; `expected` is filled where it is empty."""
+    asks = [ask for ask in asks if not work.longest or ask.length <= work.longest]
     if work.before == "prefixes":
         send_all(server, prefixes_of(asks))
     before = server.wait_idle(600)["engine"]
@@ -185,7 +189,7 @@ def run_pass(server, configuration, work, asks, expected):
     scraped = server.metrics()
     if metric(scraped, "eadem_engine_steps_total") < after["steps"]:
         unproven.append("/metrics knows fewer steps than /v1/stats")
-    differing = sorted(name for name in expected if hashes[name] != expected[name])
+    differing = sorted(name for name in hashes if hashes[name] != expected[name])
     return Row(
         configuration.name, work.name, len(asks), differing, unproven, counters, seconds, configuration.free_order
     )
@@ -230,9 +234,8 @@ def sweep(model, folder, *, count=60, longest=3000, short=False, only="", draft=
         rows.append(run_pass(alone, Configuration("alone", [], []), one, asks, expected))
         report(rows[-1])
     assert len(set(expected.values())) == len(asks), "two requests have one hash: they cannot be told apart"
-    blocks = (longest + GONE_TOKENS) // KV_BLOCK + 1  # the longest request fits, and little more
     known = options_of_server()
-    everything = [*cache_configurations(blocks), *cut_configurations(), *step_configurations(draft or model)]
+    everything = [*cache_configurations(), *cut_configurations(), *step_configurations(draft or model)]
     for configuration in everything:
         if (short and not configuration.short) or not re.search(only, configuration.name):
             continue
