@@ -56,7 +56,10 @@ test("an answer is the same bits again, alone and in a crowd, and the server say
   assert.ok(count > 3);
   await replay(page);
   await verdict(page).waitFor();
-  assert.match(await verdict(page).innerText(), new RegExp(`^= Equal: ${count} of ${count} tokens and their logprobs`));
+  assert.match(
+    await verdict(page).innerText(),
+    new RegExp(`^= Equal: ${count} of ${count} tokens and their logprobs`),
+  );
 
   const before = await stats();
   const stop = crowd(URL, 3);
