@@ -1,11 +1,11 @@
-// node screenshots.mjs URL: makes the pictures of docs/page.md, of a server at URL under a small load (two minutes).
+// node screenshots.mjs URL: makes the pictures of docs/page.md, of a server at URL under a small load (a minute or two).
 import { fileURLToPath } from "node:url";
 import { launch, open, replay, send, tokens, verdict } from "./browser.mjs";
 import { crowd } from "./crowd.mjs";
 
 const [url] = process.argv.slice(2);
-const MINUTES = 1.7;
-const CLIENTS = 6;
+const MINUTES = 1.2;
+const CLIENTS = 3;
 const folder = fileURLToPath(new URL("../../../docs/images/", import.meta.url));
 const save = (page, name) => page.screenshot({ path: `${folder}page-${name}.png`, fullPage: true });
 
