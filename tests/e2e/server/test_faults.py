@@ -196,7 +196,7 @@ def test_idle_connections_do_not_keep_others_out(serve):
 def attempt(server, prompt):
     """A stream's text, or None where the connection broke."""
     try:
-        stream = server.stream("/v1/completions", {**LONG, "prompt": prompt, "max_tokens": 300})
+        stream = server.stream("/v1/completions", {**LONG, "prompt": prompt, "max_tokens": 150})
         return joined(stream)["choices"][0]["text"]
     except (OSError, http.client.HTTPException, AssertionError):
         return None
@@ -207,7 +207,7 @@ def test_a_kill_under_load_and_a_restart(serve, smollm2):
     first, port = bits(server), server.port
     prompts = [f"Chapter {i}." for i in range(8)]
     whole = {
-        prompt: joined(server.stream("/v1/completions", {**LONG, "prompt": prompt, "max_tokens": 300}))
+        prompt: joined(server.stream("/v1/completions", {**LONG, "prompt": prompt, "max_tokens": 150}))
         for prompt in prompts[:2]
     }
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -233,7 +233,7 @@ def test_a_full_disk_for_logs(serve):
 def test_sigterm_drains(serve, smollm2):
     server = serve("--drain-timeout", 120, model=smollm2)
     prompts = [f"Verse {i}:" for i in range(4)]
-    request = {**LONG, "max_tokens": 200}
+    request = {**LONG, "max_tokens": 120}
     expected = [
         server.ask("/v1/completions", {**request, "prompt": prompt})["choices"][0]["text"] for prompt in prompts
     ]

@@ -10,7 +10,7 @@ import pytest
 from serving import Server, free_port, joined, sse_events, wait_until
 
 PROMPTS = ["The sky is", "Once upon a time", "A good soup needs", "The first rule is", "In the year 1850", "My dog"]
-STREAM_TOKENS = 200
+STREAM_TOKENS = 120
 SECONDS = 90  # within which every stream must have ended, one way or the other
 
 
