@@ -71,12 +71,11 @@ ordered_json operation(const std::string& id, const std::string& summary, const 
 ordered_json post(ordered_json made, ordered_json body, bool stream = false) {
   made["requestBody"] = {{"required", true}, {"content", {{"application/json", {{"schema", std::move(body)}}}}}};
   if (stream) {
-    made["responses"]["200"]["content"]["text/event-stream"]["schema"] = {
-        {"type", "string"},
-        {"description",
-         "Lines `data: {...}` with an empty line after each, then `data: [DONE]`. Each object is a part of the whole "
-         "reply: its choices have text (or delta) instead of the whole. After a failure the last object is an error, "
-         "and [DONE] does not come."}};
+    // Without a type: readers of OpenAPI 3.1 do not agree whether it would be that of the stream or of one event.
+    made["responses"]["200"]["content"]["text/event-stream"]["schema"]["description"] =
+        "Lines `data: {...}` with an empty line after each, then `data: [DONE]`. Each object is a part of the whole "
+        "reply: its choices have text (or delta) instead of the whole. After a failure the last object is an error, "
+        "and [DONE] does not come.";
   }
   return made;
 }
