@@ -17,7 +17,7 @@ async function playground(browser, name, options) {
   await page.getByRole("heading", { name: "Replay" }).waitFor();
   await replay(page);
   await verdict(page).waitFor();
-  await tokens(page).nth(6).hover();
+  await tokens(page).nth(6).focus();
   await save(page, name);
   await finish();
 }
