@@ -164,7 +164,8 @@ Result<void> read_guide_field(ParsedRequest& request, const json& value, std::st
   EADEM_ASSIGN_OR_RETURN(auto guide, read_guide(value, field));
   if (!guide) return {};
   if (!request.guide_field.empty()) {
-    return Error{"'" + request.guide_field + "' and '" + std::string(field) + "' both say what the answer must match"};
+    return Error{"field '" + std::string(field) + "' and '" + request.guide_field +
+                 "' both say what the answer must match"};
   }
   request.guide_field = field;
   request.sampling.guide = std::move(guide);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/guide_json.h"
 #include "api/request_json.h"
 
 namespace eadem::server {
@@ -50,6 +51,7 @@ Result<void> parse_common(Body& body, const SamplingParams& defaults, Ask& ask) 
     return Error{"field 'max_completion_tokens' is the same as max_tokens: give one of them"};
   }
   EADEM_ASSIGN_OR_RETURN(ask.sampling, api::parse_sampling(body.sampling, defaults));
+  ask.guide_field = api::guide_field(body.sampling);
   ask.prompt_logprobs = ask.sampling.prompt_logprobs >= 0;
   ask.prompt_top = std::max(ask.sampling.prompt_logprobs, 0);
   ask.sampling.logprobs = ask.logprobs;

@@ -41,6 +41,7 @@ struct Ask {
   Tools tools;
 
   SamplingParams sampling;
+  std::string guide_field;  // which field sampling.guide came from
   bool max_tokens_given = false;
   int priority = 0;
   std::optional<std::chrono::milliseconds> timeout;

@@ -88,6 +88,10 @@ void Job::done(int request, std::vector<Completion> answers) {
     return fail(*fault);
   }
   cached_tokens_ += answers.front().cached_tokens;
+  for (const Completion& answer : answers) {
+    drafted_tokens_ += answer.drafted_tokens;
+    accepted_tokens_ += answer.accepted_tokens;
+  }
   if (finish_reason_.empty()) finish_reason_ = to_string(answers.front().finish_reason);
   answered(request, answers);
   if (open_ > 0) return;

@@ -46,6 +46,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::vector<Request> requests_;
   Clock::time_point arrival_;
   int64_t prompt_tokens_ = 0, completion_tokens_ = 0, cached_tokens_ = 0;
+  int64_t drafted_tokens_ = 0, accepted_tokens_ = 0;
 
  private:
   void submit();

@@ -55,9 +55,14 @@ inline constexpr std::string_view kSchemas = R"json({
     {"type": {"enum": ["text", "json_object"]}}},
   {"type": "object", "required": ["type", "json_schema"], "additionalProperties": false, "properties": {
     "type": {"const": "json_schema"},
-    "json_schema": {"type": "object", "required": ["schema"], "properties": {
+    "json_schema": {"type": "object", "required": ["name", "schema"], "additionalProperties": false, "properties": {
       "name": {"type": "string"}, "description": {"type": "string"}, "strict": {"type": ["boolean", "null"]},
       "schema": {"type": "object"}}}}}]},
+"StructuredOutputs": {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": false,
+  "properties": {
+    "json": {"type": "object"}, "json_object": {"const": true}, "regex": {"type": "string"},
+    "choice": {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
+    "grammar": {"type": "string"}}},
 "VerifyEadem": {"type": "object", "required": ["fingerprint", "seed", "sampling"], "properties": {
   "fingerprint": {"type": "string"}, "seed": {"type": "integer", "minimum": 0},
   "prompt_hash": {"type": ["string", "null"]}, "sampling": {"type": "object"}}},
@@ -80,7 +85,10 @@ inline constexpr std::string_view kSchemas = R"json({
 "Usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"], "properties": {
   "prompt_tokens": {"type": "integer"}, "completion_tokens": {"type": "integer"}, "total_tokens": {"type": "integer"},
   "prompt_tokens_details": {"type": "object", "properties": {
-    "cached_tokens": {"type": "integer", "description": "About the run, no part of the answer."}}}}},
+    "cached_tokens": {"type": "integer", "description": "About the run, no part of the answer."}}},
+  "completion_tokens_details": {"type": "object", "description": "Guesses of speculation; about the run.",
+    "properties": {"accepted_prediction_tokens": {"type": "integer"},
+      "rejected_prediction_tokens": {"type": "integer"}}}}},
 "PromptLogprobs": {"type": "array", "items": {"anyOf": [{"type": "null"},
   {"type": "object", "description": "By token id: the token itself, then the most likely.", "additionalProperties": {
     "type": "object", "required": ["logprob", "rank", "decoded_token"], "properties": {

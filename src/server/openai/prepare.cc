@@ -41,7 +41,7 @@ Result<void> set_guide(const Context& context, Prepared& prepared) {
     }
     auto guide = tool_guide(ask.tools, *context.tool_format);
     if (guide && ask.sampling.guide) {
-      return Error{"field 'response_format' cannot be used together with a tool_choice that demands a call"};
+      return Error{"field '" + ask.guide_field + "' cannot be used together with a tool_choice that demands a call"};
     }
     if (guide) ask.sampling.guide = std::move(guide);
   }
@@ -73,7 +73,7 @@ Result<void> prepare_chat(const Context& context, Prepared& prepared) {
   prepared.thinking = context.reasons && prompt_opens_reasoning(text);
   EADEM_RETURN_IF_ERROR(set_guide(context, prepared));
   api::ParsedRequest parsed;
-  parsed.guide_field = ask.tools.choice == Tools::Choice::kRequired ? "tools" : "response_format";
+  parsed.guide_field = ask.guide_field.empty() ? "tools" : ask.guide_field;
   EADEM_ASSIGN_OR_RETURN(parsed.prompt, context.engine.tokenize(text, false));
   parsed.sampling = ask.sampling;
   return add_request(context, std::move(parsed), prepared);
@@ -83,7 +83,7 @@ Result<void> prepare_completions(const Context& context, Prepared& prepared) {
   Ask& ask = prepared.ask;
   for (TextOrTokens& prompt : ask.prompts) {
     api::ParsedRequest parsed;
-    parsed.guide_field = "response_format";
+    parsed.guide_field = ask.guide_field;
     parsed.sampling = ask.sampling;
     std::string echo;
     if (const auto* text = std::get_if<std::string>(&prompt)) {

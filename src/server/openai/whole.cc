@@ -41,8 +41,10 @@ std::string Generation::usage_json(bool final) const {
   std::string out = "{\"prompt_tokens\":" + std::to_string(prompt_tokens_) +
                     ",\"completion_tokens\":" + std::to_string(completion_tokens_) +
                     ",\"total_tokens\":" + std::to_string(prompt_tokens_ + completion_tokens_);
-  if (final) out += ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(cached_tokens_) + "}";
-  return out + "}";
+  if (!final) return out + "}";
+  return out + ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(cached_tokens_) +
+         "},\"completion_tokens_details\":{\"accepted_prediction_tokens\":" + std::to_string(accepted_tokens_) +
+         ",\"rejected_prediction_tokens\":" + std::to_string(drafted_tokens_ - accepted_tokens_) + "}}";
 }
 
 std::string Generation::whole_logprobs(Choice& choice, const Completion& answer) {

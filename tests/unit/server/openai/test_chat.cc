@@ -168,6 +168,21 @@ TEST_F(Chat, CallsOfToolsAreFound) {
   expect_stream_equals_whole(api(), body);
 }
 
+TEST_F(Chat, SchemasHoldTheContent) {
+  const ordered_json body = ask(R"({"max_tokens": 200, "response_format": {"type": "json_schema", "json_schema":
+      {"name": "x", "schema": {"type": "object", "properties": {"z": {"enum": ["a", "b"]}, "a": {"type": "boolean"}},
+      "required": ["z", "a"], "additionalProperties": false}}}, "n": 2})");
+  const Answer answer = api().post(kPath, body);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  for (const ordered_json& choice : answer.body["choices"]) {
+    if (choice["finish_reason"] != "stop") continue;
+    const ordered_json object = ordered_json::parse(choice["message"]["content"].get<std::string>());
+    EXPECT_EQ(object.begin().key(), "z") << "the schema's order";
+    EXPECT_TRUE(object["a"].is_boolean());
+  }
+  expect_stream_equals_whole(api(), body);
+}
+
 TEST_F(Chat, WithoutToolsACallIsText) {
   const std::string text = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
   const Answer answer = api().post(kPath, ask_for(api(), text));

@@ -149,6 +149,17 @@ TEST_F(Completions, UsageIsStreamedWhereAsked) {
   EXPECT_FALSE(chunks.front().contains("usage"));
 }
 
+TEST_F(Completions, AnAnswerIsHeldToItsGuide) {
+  const Answer choice = api().post("/v1/completions", ask(R"({"guided_choice": ["then", "cats"], "max_tokens": 40})"));
+  ASSERT_EQ(choice.status, 200) << choice.body;
+  const std::string text = choice.body["choices"][0]["text"];
+  EXPECT_TRUE(text == "then" || text == "cats") << text;
+  EXPECT_EQ(choice.body["choices"][0]["finish_reason"], "stop");
+  const Answer again = api().post("/v1/completions", ask(R"({"structured_outputs": {"choice": ["then", "cats"]},
+                                                             "max_tokens": 40})"));
+  EXPECT_EQ(again.body["choices"], choice.body["choices"]);
+}
+
 // What lm-eval reads: the prompt's logprobs by echo, the greedy answer beside them.
 TEST_F(Completions, EchoWithLogprobsScoresThePrompt) {
   const Answer scored =
