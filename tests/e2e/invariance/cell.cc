@@ -193,6 +193,7 @@ Result<Hashes> run_cell(const weights::Checkpoint& checkpoint, const std::vector
   engine::Options options;
   options.max_batch = cell.batch;
   options.prefill_chunk = cell.chunk;
+  options.mixed_chunk = 1 << 20;  // prompts are not held back beside drawing rows, so that the batch fills up
   options.max_model_len = std::min<int64_t>(kContext, model->config().context);
   options.prefix_cache = cell.prefix != "cold";
   options.force_preempt = std::max(cell.preempt, 0);
