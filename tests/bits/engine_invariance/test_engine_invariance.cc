@@ -94,6 +94,7 @@ Answers run(const Cell& cell, const std::vector<SequenceRequest>& asked, Counter
   Options options;
   options.max_batch = cell.batch;
   options.prefill_chunk = cell.chunk;
+  options.mixed_chunk = 1 << 20;  // prompts are not held back beside drawing rows, so that the batch fills up
   options.kv_blocks = cell.blocks;
   options.prefix_cache = cell.prefix;
   options.force_preempt = cell.preempt;
