@@ -89,22 +89,21 @@ def long_context(folder):
     return model
 
 
-def check(rows, skipped, passes):
-    print(*skipped, sep="\n")
+def check(rows, passes):
     assert failures(rows) == []
     assert len(rows) >= passes
     assert any(row.free_order and row.differing for row in rows), "the control ran and failed"
 
 
 def test_one_hash_a_request_in_every_short_configuration(tmp_path):
-    check(*sweep(long_context(tmp_path), tmp_path, count=13, longest=700, short=True), passes=8)
+    check(sweep(long_context(tmp_path), tmp_path, count=13, longest=700, short=True), passes=8)
 
 
 @pytest.mark.long
 def test_one_hash_a_request_in_every_configuration_of_a_small_model(tmp_path):
-    check(*sweep(long_context(tmp_path), tmp_path), passes=22)
+    check(sweep(long_context(tmp_path), tmp_path), passes=22)
 
 
 @pytest.mark.long
 def test_one_hash_a_request_in_every_configuration_of_the_real_model(tmp_path, smollm2):
-    check(*sweep(smollm2, tmp_path), passes=22)
+    check(sweep(smollm2, tmp_path), passes=22)
