@@ -8,8 +8,7 @@
 #include <set>
 
 #include "engine/engine.h"
-#include "support/engine_run.h"
-#include "support/fake_model.h"
+#include "support/fake_run.h"
 
 namespace eadem::engine {
 namespace {
@@ -19,6 +18,9 @@ using testing::Answers;
 using testing::digests;
 using testing::FakeModel;
 using testing::FakeOptions;
+using testing::options;
+using testing::Ran;
+using testing::run;
 using testing::run_all;
 
 std::vector<int32_t> random_tokens(uint32_t seed, int n, int vocab = 100) {
@@ -37,31 +39,6 @@ SequenceRequest ask(uint32_t seed, int prompt, int max_tokens, float temperature
   r.seed = seed * 7919;
   r.kv_hash = true;
   return r;
-}
-
-Options options(int max_batch, int chunk, int blocks, bool prefix = true) {
-  Options o;
-  o.max_batch = max_batch;
-  o.prefill_chunk = chunk;
-  o.kv_blocks = blocks;
-  o.prefix_cache = prefix;
-  return o;
-}
-
-struct Ran {
-  Answers answers;
-  Counters counters;
-};
-
-Ran run(const Options& o, const std::vector<SequenceRequest>& requests, const FakeOptions& fake = {}) {
-  FakeModel model(fake);
-  auto engine = Engine::create(model, o).value();
-  Ran result;
-  result.answers = run_all(*engine, requests);
-  result.counters = engine->counters();
-  EXPECT_EQ(engine->free_blocks(), engine->kv_blocks());  // nothing leaks
-  for (const auto& answer : result.answers) EXPECT_TRUE(answer->finished);
-  return result;
 }
 
 std::vector<SequenceRequest> mixed_requests() {

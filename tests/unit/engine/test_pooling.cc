@@ -4,8 +4,7 @@
 #include <random>
 
 #include "engine/engine.h"
-#include "support/engine_run.h"
-#include "support/fake_model.h"
+#include "support/fake_run.h"
 
 namespace eadem::engine {
 namespace {
@@ -14,6 +13,9 @@ using testing::Answers;
 using testing::digests;
 using testing::FakeModel;
 using testing::FakeOptions;
+using testing::options;
+using testing::Ran;
+using testing::run;
 using testing::run_all;
 
 SequenceRequest ask(uint32_t seed, int prompt, Pooling pooling) {
@@ -38,31 +40,9 @@ std::vector<SequenceRequest> requests() {
   return all;
 }
 
-Options options(int max_batch, int chunk, int blocks, bool prefix = false) {
-  Options o;
-  o.max_batch = max_batch;
-  o.prefill_chunk = chunk;
-  o.kv_blocks = blocks;
-  o.prefix_cache = prefix;
-  return o;
-}
-
-struct Ran {
-  Answers answers;
-  Counters counters;
-};
-
-Ran run(const Options& o, const std::vector<SequenceRequest>& asked, const FakeOptions& fake = {}) {
-  FakeModel model(fake);
-  auto engine = Engine::create(model, o).value();
-  Ran result{run_all(*engine, asked), engine->counters()};
-  EXPECT_EQ(engine->free_blocks(), engine->kv_blocks());
-  return result;
-}
-
 TEST(Pooling, OneVectorOfLengthOneAndNoToken) {
   for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
-    const Ran one = run(options(1, 512, 64), {ask(5, 200, pooling)});
+    const Ran one = run(options(1, 512, 64, false), {ask(5, 200, pooling)});
     const auto& answer = *one.answers[0];
     EXPECT_EQ(answer.outcome.error, "");
     EXPECT_TRUE(answer.tokens.empty() && answer.prompt.empty());
@@ -76,15 +56,15 @@ TEST(Pooling, OneVectorOfLengthOneAndNoToken) {
 
 TEST(Pooling, DoesNotDependOnHowTheWorkIsCut) {
   const auto asked = requests();
-  const auto expected = digests(run(options(1, 512, 64), asked).answers);
-  const Ran together = run(options(10, 512, 64), asked);
+  const auto expected = digests(run(options(1, 512, 64, false), asked).answers);
+  const Ran together = run(options(10, 512, 64, false), asked);
   EXPECT_EQ(digests(together.answers), expected);
   EXPECT_GT(together.counters.mixed_steps, 0u);
-  Options overlapped = options(4, 30, 64);
+  Options overlapped = options(4, 30, 64, false);
   overlapped.async_scheduling = true;
   EXPECT_EQ(digests(run(overlapped, asked).answers), expected);
   for (const int chunk : {1, 7, 64}) {
-    const Ran chunked = run(options(4, chunk, 64), asked);
+    const Ran chunked = run(options(4, chunk, 64, false), asked);
     EXPECT_EQ(digests(chunked.answers), expected) << chunk;
     EXPECT_GT(chunked.counters.chunked_prompts, 2u);
   }
@@ -96,7 +76,7 @@ TEST(Pooling, SurvivesPreemption) {
   for (uint32_t i = 0; i < 3; ++i) asked.push_back(ask(60 + i, 10, Pooling::kNone));
   for (auto& r : asked) r.sampling.max_tokens = 120;
   for (uint32_t i = 0; i < 3; ++i) asked.push_back(ask(70 + i, 250, i == 1 ? Pooling::kLast : Pooling::kMean));
-  const auto expected = digests(run(options(1, 512, 64), asked).answers);
+  const auto expected = digests(run(options(1, 512, 64, false), asked).answers);
   for (const bool prefix : {false, true}) {
     const Ran tight = run(options(6, 6, 8, prefix), asked);
     EXPECT_EQ(digests(tight.answers), expected);
@@ -109,7 +89,7 @@ TEST(Pooling, SurvivesPreemption) {
 TEST(Pooling, ThePrefixCacheSkipsNoRowThatIsPooled) {
   const std::vector<SequenceRequest> asked = {ask(9, 200, Pooling::kNone), ask(9, 200, Pooling::kMean),
                                               ask(9, 200, Pooling::kLast)};
-  const auto expected = digests(run(options(1, 512, 64), asked).answers);
+  const auto expected = digests(run(options(1, 512, 64, false), asked).answers);
   FakeModel model({});
   auto engine = Engine::create(model, options(1, 64, 64, true)).value();
   Answers warm = run_all(*engine, asked);
@@ -125,24 +105,25 @@ TEST(Pooling, TheComparisonFailsForAModelThatKnowsItsBatch) {
   const std::vector<SequenceRequest> asked = {ask(1, 100, Pooling::kMean), ask(2, 100, Pooling::kLast)};
   for (auto r : asked) {
     r.kv_hash = false;  // the embedding itself must show it
-    const auto alone = digests(run(options(1, 1, 64), {r}, fake).answers);
-    EXPECT_NE(digests(run(options(1, 100, 64), {r}, fake).answers), alone);
+    const auto alone = digests(run(options(1, 1, 64, false), {r}, fake).answers);
+    EXPECT_NE(digests(run(options(1, 100, 64, false), {r}, fake).answers), alone);
   }
 }
 
 TEST(Pooling, WhatCannotBeIsRefusedOrFails) {
   const auto error_of = [](const Ran& ran) { return ran.answers[0]->outcome.error; };
-  EXPECT_NE(error_of(run(options(1, 512, 64), {ask(1, 0, Pooling::kMean)})).find("prompt_token_ids"),
+  EXPECT_NE(error_of(run(options(1, 512, 64, false), {ask(1, 0, Pooling::kMean)})).find("prompt_token_ids"),
             std::string::npos);
-  EXPECT_NE(error_of(run(options(1, 512, 2), {ask(1, 129, Pooling::kMean)})).find("KV blocks"), std::string::npos);
-  EXPECT_EQ(error_of(run(options(1, 512, 2), {ask(1, 128, Pooling::kMean)})), "");
+  EXPECT_NE(error_of(run(options(1, 512, 2, false), {ask(1, 129, Pooling::kMean)})).find("KV blocks"),
+            std::string::npos);
+  EXPECT_EQ(error_of(run(options(1, 512, 2, false), {ask(1, 128, Pooling::kMean)})), "");
   FakeOptions fake;
   fake.context = 256;
-  EXPECT_NE(error_of(run(options(1, 512, 64), {ask(1, 257, Pooling::kMean)}, fake)).find("max_model_len"),
+  EXPECT_NE(error_of(run(options(1, 512, 64, false), {ask(1, 257, Pooling::kMean)}, fake)).find("max_model_len"),
             std::string::npos);
-  EXPECT_EQ(error_of(run(options(1, 512, 64), {ask(1, 256, Pooling::kMean)}, fake)), "");
+  EXPECT_EQ(error_of(run(options(1, 512, 64, false), {ask(1, 256, Pooling::kMean)}, fake)), "");
   fake.poison = ask(1, 40, Pooling::kMean).prompt[20];
-  const Ran bad = run(options(1, 16, 64), {ask(1, 40, Pooling::kMean)}, fake);
+  const Ran bad = run(options(1, 16, 64, false), {ask(1, 40, Pooling::kMean)}, fake);
   EXPECT_NE(error_of(bad).find("position"), std::string::npos);
   EXPECT_TRUE(bad.answers[0]->outcome.embedding.empty());
 }
