@@ -77,7 +77,7 @@ TEST_F(WireFixture, StreamsInChunks) {
   open();
   RawClient client(port());
   client.send(get("/three"));
-  const std::string all = client.read("0\r\n\r\n");
+  const std::string all = client.read("\r\n0\r\n\r\n");
   EXPECT_TRUE(has(all, "Transfer-Encoding: chunked\r\n"));
   const size_t one = all.find("data: 1\n\n"), two = all.find("data: 2\n\n"), done = all.find("data: [DONE]\n\n");
   EXPECT_TRUE(one < two && two < done && done != std::string::npos) << all;
