@@ -43,7 +43,8 @@ MAY_INCLUDE = {
     "fetch": _CORE,
     "contract": _ENGINE | {"text"},
     "api": _API,
-    "cli": _API | {"server"},
+    "audit": _API | {"audit"},
+    "cli": _API | {"audit", "server"},
     "server": {"core", "text", "contract", "api", "server"},
 }
 
