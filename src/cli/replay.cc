@@ -1,11 +1,10 @@
-#include <bit>
 #include <cinttypes>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <set>
 
 #include "api/request_json.h"
+#include "audit/difference.h"
 #include "cli/batch.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
@@ -24,58 +23,6 @@ struct Options {
   std::string file;
   bool json = false;
 };
-
-// null stands for NaN; anything else that is no number, too, and so differs from every number.
-float float_of(const json& value) {
-  return value.is_number() ? static_cast<float>(value.get<double>()) : std::numeric_limits<float>::quiet_NaN();
-}
-
-std::string bits_of(float value) {
-  if (std::isnan(value)) return "null";
-  char text[16];
-  std::snprintf(text, sizeof(text), "%08" PRIx32, std::bit_cast<uint32_t>(value));
-  return text;
-}
-
-bool same(float a, float b) {
-  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
-}
-
-ordered_json side(const json& value, bool is_float) {
-  ordered_json object = {{"value", value}};
-  if (is_float) object["bits"] = bits_of(float_of(value));
-  return object;
-}
-
-// The first place where two arrays differ, as {"field", "position", "was", "is"}; null where they are equal.
-ordered_json compare_arrays(const std::string& field, const json& was, const json& is) {
-  const bool floats = field.find("logprobs") != std::string::npos;
-  if (!was.is_array() || !is.is_array())
-    return {{"field", field}, {"position", 0}, {"was", side(was, false)}, {"is", side(is, false)}};
-  for (size_t i = 0; i < std::max(was.size(), is.size()); ++i) {
-    const json a = i < was.size() ? was[i] : json("none"), b = i < is.size() ? is[i] : json("none");
-    const bool scalar = floats && !a.is_array() && !a.is_string() && !b.is_array() && !b.is_string();
-    if (scalar ? same(float_of(a), float_of(b)) : a.dump() == b.dump()) continue;
-    return {{"field", field}, {"position", i}, {"was", side(a, scalar)}, {"is", side(b, scalar)}};
-  }
-  return nullptr;
-}
-
-// All that an answer tells of its numbers. Lists of likely tokens are compared as text: each float32 has its own, -0
-// too.
-ordered_json compare(const json& was, const json& is) {
-  for (const char* field : {"token_ids", "logprobs", "top_logprobs", "prompt_logprobs", "prompt_top_logprobs"}) {
-    if (!was.contains(field) && !is.contains(field)) continue;
-    ordered_json difference = compare_arrays(field, was.value(field, json()), is.value(field, json()));
-    if (!difference.is_null()) return difference;
-  }
-  for (const char* field : {"text", "finish_reason", "kv_hash"}) {
-    if (!was.contains(field)) continue;
-    const json now = is.value(field, json());
-    if (was[field] != now) return {{"field", field}, {"was", side(was[field], false)}, {"is", side(now, false)}};
-  }
-  return nullptr;
-}
 
 // An answer's request: its own seed draws the same with n = 1.
 Result<Request> request_of(const json& answer) try {
@@ -162,13 +109,7 @@ void Replay::tell(const Item& item, const ordered_json& difference) {
   entry["first_difference"] = difference;
   differences_.push_back(entry);
   if (options_.json) return;
-  const auto words = [](const ordered_json& one) {
-    return to_line(one["value"]) + (one.contains("bits") ? " (" + one["bits"].get<std::string>() + ")" : "");
-  };
-  const std::string at = difference.contains("position") ? "[" + difference["position"].dump() + "]" : "";
-  std::printf("line %" PRId64 ": differs first at %s%s: was %s, is %s\n", item.line,
-              difference["field"].get<std::string>().c_str(), at.c_str(), words(difference["was"]).c_str(),
-              words(difference["is"]).c_str());
+  std::printf("line %" PRId64 ": differs first at %s\n", item.line, audit::describe_difference(difference).c_str());
 }
 
 void Replay::judge(Item& item) {
@@ -181,7 +122,7 @@ void Replay::judge(Item& item) {
   }
   check_identity(item);
   const ordered_json again = api::to_json(engine_, item.request, item.answers.front());
-  const ordered_json difference = compare(item.original, json(again));
+  const ordered_json difference = audit::first_difference(item.original, again);
   if (difference.is_null()) {
     ++equal_;
   } else {
