@@ -25,11 +25,11 @@ std::string_view name_of(Level level);
 Result<Level> parse_level(std::string_view name);
 
 // The first place where two answers differ at `level` (kBits or kTokens), in the order token ids, logprobs, likely
-// tokens, those of the prompt, text, finish reason, hash of the KV values; null where there is none. Answers are objects
-// as `eadem generate` writes them. The difference is {"field", "position", "was", "is"}, each side {"value"}, and "bits"
-// (eight hexadecimal digits of the float32; "null" for a masked token's) where it is a logprob; "position" is left out
-// where the field is no list, and a side that ends before the position has the value "none". Text, finish reason and
-// hash count where `was` has them.
+// tokens, those of the prompt, text, finish reason, hash of the KV values; null where there is none. Answers are
+// objects as `eadem generate` writes them. The difference is {"field", "position", "was", "is"}, each side {"value"},
+// and "bits" (eight hexadecimal digits of the float32; "null" for a masked token's) where it is a logprob; "position"
+// is left out where the field is no list, and a side that ends before the position has the value "none". Text, finish
+// reason and hash count where `was` has them.
 nlohmann::ordered_json first_difference(const nlohmann::ordered_json& was, const nlohmann::ordered_json& is,
                                         Level level = Level::kBits);
 
