@@ -43,6 +43,7 @@ struct EngineOptions {
   std::string draft_model;          // a smaller model with the same tokenizer, named like `model`
   int max_draft = 8;                // guesses of a sequence and step
   int force_preempt = 0;            // test handle: preempt a sequence each time it has drawn this many tokens; 0: never
+  bool force_draft = false;         // test handle: guesses are computed whatever they cost
   // A step runs on a thread of its own while the callbacks of the one before are called. Off where there is a trace.
   bool async_scheduling = false;
   bool kv_hash = false;       // fill Completion::kv_hash

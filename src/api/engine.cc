@@ -196,6 +196,7 @@ Result<engine::SpeculationOptions> Engine::State::speculation(const EngineOption
   using Kind = engine::SpeculationOptions::Kind;
   engine::SpeculationOptions result;
   result.max_draft = options.max_draft;
+  result.eager = options.force_draft;
   if (options.speculation != "off" && options.speculation != "ngram" && options.speculation != "draft") {
     return Error{"speculation '" + options.speculation + "' is unknown: use off, ngram or draft"};
   }
