@@ -3,7 +3,13 @@
 #include <string>
 #include <utility>
 
+#include "core/check.h"
+#include "core/embedded_file.h"
+
 namespace eadem::server {
+
+std::span<const EmbeddedFile> page_files();  // web/dist
+
 namespace {
 
 // The page may run its own script and style and call its own server: nothing inline, nothing from elsewhere, no frame
@@ -18,7 +24,7 @@ bool names_tag(std::string_view header, std::string_view etag) {
 }
 
 void serve(const Asset& asset, const HttpRequest& request, Reply& reply) {
-  Headers headers = {{"ETag", std::string(asset.etag)},
+  Headers headers = {{"ETag", asset.etag},
                      {"Cache-Control", "no-cache"},  // kept, but asked for each time: a new server brings a new page
                      {"Content-Security-Policy", std::string(kPolicy)},
                      {"X-Content-Type-Options", "nosniff"},
@@ -31,7 +37,37 @@ void serve(const Asset& asset, const HttpRequest& request, Reply& reply) {
   reply.send(200, asset.content_type, std::string(asset.bytes), std::move(headers));
 }
 
+std::string_view type_of(std::string_view name) {
+  constexpr std::pair<std::string_view, std::string_view> kTypes[] = {{".html", "text/html; charset=utf-8"},
+                                                                      {".js", "text/javascript; charset=utf-8"},
+                                                                      {".css", "text/css; charset=utf-8"},
+                                                                      {".svg", "image/svg+xml"},
+                                                                      {".txt", "text/plain; charset=utf-8"}};
+  for (const auto& [suffix, type] : kTypes) {
+    if (name.ends_with(suffix)) return type;
+  }
+  return {};
+}
+
+std::vector<Asset> make_assets() {
+  std::vector<Asset> made;
+  for (const EmbeddedFile& file : page_files()) {
+    const std::string_view type = type_of(file.name);
+    EADEM_CHECK(!type.empty());  // a new kind of file in web/dist: add it above
+    made.push_back({.path = file.name == "index.html" ? "/" : "/" + std::string(file.name),
+                    .content_type = type,
+                    .etag = "\"" + std::string(file.sha256.substr(0, 32)) + "\"",
+                    .bytes = file.bytes});
+  }
+  return made;
+}
+
 }  // namespace
+
+std::span<const Asset> assets() {
+  static const std::vector<Asset> made = make_assets();
+  return made;
+}
 
 const Asset* find_asset(std::string_view path) {
   for (const Asset& asset : assets()) {
@@ -44,7 +80,7 @@ std::vector<Route> page_routes() {
   std::vector<Route> routes;
   for (const Asset& asset : assets()) {
     routes.push_back({.method = "GET",
-                      .path = std::string(asset.path),
+                      .path = asset.path,
                       .handler = [&asset](const HttpRequest& request,
                                           const std::shared_ptr<Reply>& reply) { serve(asset, request, *reply); },
                       .open = true});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,9 +12,9 @@
 namespace eadem::server {
 
 struct Asset {
-  std::string_view path;          // "/", "/page.js", ...
+  std::string path;               // "/", "/page.js", ...
   std::string_view content_type;  // with its charset
-  std::string_view etag;          // strong, with its quotes
+  std::string etag;               // strong, with its quotes
   std::string_view bytes;
 };
 
