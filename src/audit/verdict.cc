@@ -8,6 +8,11 @@ namespace {
 // Whole milliseconds: more digits say nothing and make two runs of the same document needlessly unlike.
 double rounded(double seconds) { return std::round(seconds * 1000.0) / 1000.0; }
 
+std::string_view verdict_of(const MatrixResult& result, const Tally& count) {
+  if (passed(result)) return "pass";
+  return count.fail > 0 || count.not_run > 0 || result.interrupted ? "fail" : "not_testable";
+}
+
 }  // namespace
 
 std::string_view to_string(Verdict verdict) {
@@ -36,16 +41,18 @@ Tally tally(const MatrixResult& result) {
 bool passed(const MatrixResult& result) {
   const Tally count = tally(result);
   if (result.interrupted || count.fail > 0 || count.not_run > 0) return false;
+  bool any = false;
   for (const CellResult& cell : result.cells) {
-    if (cell.verdict == Verdict::kPass && !cell.cell.control) return true;
+    if (cell.cell.required && cell.verdict != Verdict::kPass) return false;
+    any = any || (cell.verdict == Verdict::kPass && !cell.cell.control);
   }
-  return false;
+  return any;
 }
 
 nlohmann::ordered_json to_json(const Cell& cell) {
   return {{"name", cell.name},     {"invariant", cell.invariant}, {"variable", cell.variable},
           {"values", cell.values}, {"level", cell.level},         {"categories", cell.categories},
-          {"proof", cell.proof},   {"control", cell.control}};
+          {"proof", cell.proof},   {"control", cell.control},     {"required", cell.required}};
 }
 
 nlohmann::ordered_json to_json(const CellResult& result) {
@@ -65,7 +72,7 @@ nlohmann::ordered_json to_json(const MatrixResult& result) {
   const Tally count = tally(result);
   nlohmann::ordered_json object = {
       {"kind", "accept"},
-      {"verdict", passed(result) ? "pass" : "fail"},
+      {"verdict", verdict_of(result, count)},
       {"matrix", result.matrix},
       {"target", result.target},
       {"model", result.model},

@@ -31,6 +31,8 @@ struct Cell {
   // The negative control: it passes where the comparison finds a difference. A matrix whose control sees none has
   // proved nothing, and fails as a whole.
   bool control = false;
+  // What the matrix is about: where this could not be tested, nothing was accepted, whatever else passed.
+  bool required = false;
 };
 
 struct CellResult {
@@ -73,10 +75,11 @@ struct Tally {
 Tally tally(const MatrixResult& result);
 
 // Nothing failed and nothing was left undone, and at least one cell besides the control passed. A control that saw no
-// difference is a cell that failed.
+// difference is a cell that failed; a required cell has passed.
 bool passed(const MatrixResult& result);
 
-// "kind": "accept", "verdict": "pass" or "fail", and every field above by its name.
+// "kind": "accept", "verdict": "pass", "fail" or "not_testable" (nothing failed, but what was tested is too little to
+// pass), and every field above by its name.
 nlohmann::ordered_json to_json(const Cell& cell);
 nlohmann::ordered_json to_json(const CellResult& result);
 nlohmann::ordered_json to_json(const MatrixResult& result);

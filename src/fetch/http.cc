@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <memory>
 #include <thread>
+
+#include "fetch/curl_options.h"
 
 namespace eadem::fetch {
 namespace {
@@ -19,19 +19,6 @@ struct Transfer {
   HttpReply reply;
   const BodyFn* body = nullptr;
 };
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
-std::string trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return std::string(text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1));
-}
 
 size_t on_header(char* data, size_t, size_t size, void* user) {
   HttpReply& reply = static_cast<Transfer*>(user)->reply;
@@ -84,42 +71,24 @@ bool is_transient(CURLcode code) {
   }
 }
 
-std::string remedy(CURLcode code) {
-  if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE) {
-    return "; set SSL_CERT_FILE to the certificates to trust";
-  }
-  if (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_PROXY) {
-    return "; check the network, or set https_proxy";
-  }
-  return {};
-}
-
 void set_options(CURL* curl, const HttpRequest& request, curl_slist* headers) {
-  curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
-  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  set_common_options(curl, request.url, headers);
   curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, request.follow_redirects ? 1L : 0L);
   curl_easy_setopt(curl, CURLOPT_MAXREDIRS, 10L);
-  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, 30L);
   curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.stall_seconds));
-  curl_easy_setopt(curl, CURLOPT_USERAGENT, "eadem");
-  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-  if (const char* file = std::getenv("SSL_CERT_FILE"); file && *file) curl_easy_setopt(curl, CURLOPT_CAINFO, file);
-  if (const char* folder = std::getenv("SSL_CERT_DIR"); folder && *folder)
-    curl_easy_setopt(curl, CURLOPT_CAPATH, folder);
 }
 
 }  // namespace
 
 HttpReply http_get(const HttpRequest& request, const BodyFn& body) {
-  static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
   Transfer transfer;
   transfer.body = &body;
   transfer.reply.url = request.url;
-  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(), &curl_easy_cleanup);
-  if (initialised != CURLE_OK || !curl) {
+  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_ready() ? curl_easy_init() : nullptr,
+                                                                 &curl_easy_cleanup);
+  if (!curl) {
     transfer.reply.fault = "libcurl could not be initialised";
     return transfer.reply;
   }
@@ -145,7 +114,7 @@ HttpReply http_get(const HttpRequest& request, const BodyFn& body) {
     reply.url = url;
   }
   if (code != CURLE_OK && !reply.stopped) {
-    reply.fault = (detail[0] != 0 ? std::string(detail.data()) : curl_easy_strerror(code)) + remedy(code);
+    reply.fault = curl_fault(code, detail.data());
     reply.transient = is_transient(code);
   }
   if (reply.status == 408 || reply.status == 429 || reply.status >= 500) reply.transient = true;
