@@ -4,7 +4,7 @@ set(EADEM_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/EademEmbedFiles.cmake)
 
 function(eadem_embed target)
   cmake_parse_arguments(arg "" "FOLDER;FUNCTION" "" ${ARGN})
-  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${arg_FOLDER}/*)
+  file(GLOB files LIST_DIRECTORIES false CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${arg_FOLDER}/*)
   string(REGEX REPLACE ".*::" "" name ${arg_FUNCTION})
   set(output ${CMAKE_BINARY_DIR}/embedded/${name}.cc)
   add_custom_command(

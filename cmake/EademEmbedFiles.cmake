@@ -1,6 +1,6 @@
 # cmake -D FOLDER=folder -D FUNCTION=a::b::c -D OUTPUT=file.cc -P EademEmbedFiles.cmake: writes the files of FOLDER as arrays of bytes, each with
 # its name and its SHA-256.
-file(GLOB files RELATIVE ${FOLDER} ${FOLDER}/*)
+file(GLOB files LIST_DIRECTORIES false RELATIVE ${FOLDER} ${FOLDER}/*)
 list(SORT files)
 if(NOT files)
   message(FATAL_ERROR "${FOLDER} holds no file to embed")

@@ -36,11 +36,14 @@ def modules():
     )
 
 
+def files_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_bundle_is_what_the_sources_give(modules, tmp_path):
     run(["node", "build.mjs", str(tmp_path)])
-    built = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    committed = {path.name: path.read_bytes() for path in (WEB / "dist").iterdir()}
-    assert sorted(built) == sorted(committed)
+    built, committed = files_of(tmp_path), files_of(WEB / "dist")
+    assert sorted(built) == sorted(committed) and "report/report.html" in built
     for name, content in built.items():
         assert content == committed[name], f"web/dist/{name} is old: run `npm ci && npm run build` in web/"
     assert sum(map(len, built.values())) < 200_000
@@ -54,7 +57,8 @@ def test_bundle_check_sees_a_changed_source(modules, tmp_path):
     source = copy / "src" / "format.js"
     source.write_text(source.read_text().replace(" ms`", " msec`"))
     run(["node", "build.mjs", str(tmp_path / "out")], cwd=copy)
-    assert (tmp_path / "out" / "page.js").read_bytes() != (WEB / "dist" / "page.js").read_bytes()
+    for name in ("page.js", "report/report.html"):
+        assert (tmp_path / "out" / name).read_bytes() != (WEB / "dist" / name).read_bytes()
 
 
 def run_tests(name, env=None):
