@@ -49,6 +49,9 @@ struct EngineOptions {
   bool kv_hash = false;       // fill Completion::kv_hash
   std::string trace_file;     // a digest of each row, layer and op goes here; empty: none
   std::string chat_template;  // text of a template that stands in for the model's own; empty: the model's
+  // Digests of files are kept in the cache folder (docs/fingerprint.md); true: hash every weight again all the same.
+  bool recheck_weights = false;
+  std::string replica;  // which of many like engines this is; its digest is told in deployment_parts()
 };
 
 // What an opened model is.
@@ -125,6 +128,14 @@ class Engine {
   const std::string& identity() const;
   // What the identity is a digest of: RFC 8785 JSON of strings, one digest or name for each part.
   const std::string& identity_parts() const;
+  // Likewise over everything that is proven to move no bit (program, machine, plan), so that a difference under equal
+  // identity can be traced; and what it is a digest of: RFC 8785 JSON of strings and integers.
+  const std::string& deployment() const;
+  const std::string& deployment_parts() const;
+  // The same and more as CycloneDX 1.7 JSON: the model as a machine-learning model with the digests of its files, how
+  // it is computed, the program and its libraries. The first call reads the model's files, unless the cache knows
+  // their digests. Safe from every thread.
+  std::string bill_of_materials() const;
   // The model's own sampling defaults (generation_config.json), where it has any.
   const SamplingParams& default_sampling() const;
 

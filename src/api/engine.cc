@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -10,6 +11,8 @@
 #include "api/guides.h"
 #include "api/text_assets.h"
 #include "api/trace_writer.h"
+#include "contract/bom.h"
+#include "contract/canonical_json.h"
 #include "contract/identity.h"
 #include "core/fp_env.h"
 #include "fetch/pull.h"
@@ -117,7 +120,12 @@ struct Engine::State {
   SamplingParams sampling;
   ModelInfo info;
   TextInfo text;
-  std::string identity, identity_parts;
+  contract::DigestCache digests;
+  contract::Identity identity;
+  contract::Deployment deployment;
+  std::string identity_digest, identity_parts, deployment_digest, deployment_parts;
+  std::mutex bom_mutex;
+  std::string bom;  // empty: nobody has asked yet
   bool kv_hash = false;
   uint64_t first_calls = 0;  // kernel calls before this engine
   Ticket last_ticket = 0;
@@ -131,6 +139,8 @@ struct Engine::State {
   Result<engine::SpeculationOptions> speculation(const EngineOptions& options, const model::ModelOptions& target);
   Result<void> start(const EngineOptions& options, const Choice& choice);
   void describe(const EngineOptions& options, const Choice& choice);
+  void sign(const EngineOptions& options, const Choice& choice);
+  const std::string& bill_of_materials();
   // Constant: any thread may call it.
   Result<void> check_request(const Request& request) const;
   Result<engine::SequenceRequest> sequence_of(const Request& request, uint64_t seed) const;
@@ -141,6 +151,7 @@ struct Engine::State {
 Result<void> Engine::State::open(const EngineOptions& options) {
   EADEM_RETURN_IF_ERROR(check_options(options));
   EADEM_ASSIGN_OR_RETURN(const auto path, fetch::resolve_model(options.model));
+  digests = contract::DigestCache({fetch::default_cache() / "digests", options.recheck_weights});
   EADEM_ASSIGN_OR_RETURN(checkpoint, weights::Checkpoint::open(path));
   info.path = path.string();
   EADEM_ASSIGN_OR_RETURN(const Choice choice, choose(options, checkpoint));
@@ -154,10 +165,7 @@ Result<void> Engine::State::open(const EngineOptions& options) {
   first_calls = choice.kernels->calls->load();
   EADEM_ASSIGN_OR_RETURN(model, model::Model::load(checkpoint, model_options));
   EADEM_RETURN_IF_ERROR(start(options, choice));
-  contract::Identity parts = contract::identity_of(checkpoint, choice.numerics_name(), info.eos_token_ids);
-  if (!options.chat_template.empty()) parts.chat_template = contract::digest_of_template(options.chat_template);
-  identity_parts = parts.canonical();
-  identity = parts.digest();
+  sign(options, choice);
   return {};
 }
 
@@ -266,6 +274,60 @@ void Engine::State::describe(const EngineOptions& options, const Choice& choice)
   info.has_chat_template = chat_template.has_value();
 }
 
+void Engine::State::sign(const EngineOptions& options, const Choice& choice) {
+  identity = contract::identity_of(checkpoint, choice.numerics_name(), info.eos_token_ids, digests);
+  if (!options.chat_template.empty()) identity.chat_template = contract::digest_of_template(options.chat_template);
+  identity_parts = identity.canonical();
+  identity_digest = identity.digest();
+  const auto on_off = [](bool value) { return value ? "on" : "off"; };
+  deployment = contract::deployment_here();
+  deployment.device = options.device;
+  deployment.kernel_set = info.isa;
+  deployment.threads = info.threads;
+  deployment.max_batch = options.max_batch;
+  deployment.prefill_chunk = options.prefill_chunk;
+  deployment.mixed_chunk = options.mixed_chunk;
+  deployment.kv_blocks = info.kv_blocks;
+  deployment.max_model_len = info.max_model_len;
+  deployment.force_preempt = options.force_preempt;
+  deployment.prefix_cache = on_off(options.prefix_cache);
+  deployment.async_scheduling = on_off(options.async_scheduling && options.trace_file.empty());
+  deployment.speculation = options.speculation;
+  if (draft_model) deployment.draft_model = contract::digest_of_weights(draft_checkpoint, digests);
+  deployment.max_draft = options.max_draft;
+  deployment.force_draft = on_off(options.force_draft);
+  deployment.trace = on_off(!options.trace_file.empty());
+  deployment.kv_hash = on_off(options.kv_hash);
+  if (!options.replica.empty()) deployment.replica = contract::canonical_digest(options.replica);
+  deployment_parts = deployment.canonical();
+  deployment_digest = deployment.digest();
+}
+
+const std::string& Engine::State::bill_of_materials() {
+  const std::lock_guard lock(bom_mutex);
+  if (!bom.empty()) return bom;
+  const auto stated = [&](std::string_view key) {
+    const auto value = checkpoint.metadata().get<std::string>(key);
+    return value.ok() ? value.value() : std::string();
+  };
+  contract::BomModel described;
+  described.name = stated("general.name");
+  if (described.name.empty()) described.name = std::filesystem::path(info.path).filename().string();
+  described.family = info.family;
+  described.format = info.format;
+  described.licence = stated("general.license");
+  described.facts = {{"format", info.format},
+                     {"layers", std::to_string(info.layers)},
+                     {"hidden", std::to_string(info.hidden)},
+                     {"heads", std::to_string(info.heads)},
+                     {"kv_heads", std::to_string(info.kv_heads)},
+                     {"vocabulary", std::to_string(info.vocab)},
+                     {"context", std::to_string(info.context)}};
+  described.files = contract::bom_files(checkpoint.files(), digests);
+  bom = contract::bill_of_materials(identity, deployment, described);
+  return bom;
+}
+
 // Hands out the requests whose answers all ended. Outside the engine's step, so that a callback may submit and cancel.
 void Engine::State::collect() {
   for (const Ticket ticket : std::exchange(done, {})) {
@@ -290,8 +352,11 @@ Result<Engine> Engine::open(const EngineOptions& options) {
 }
 
 const ModelInfo& Engine::info() const { return state_->info; }
-const std::string& Engine::identity() const { return state_->identity; }
+const std::string& Engine::identity() const { return state_->identity_digest; }
 const std::string& Engine::identity_parts() const { return state_->identity_parts; }
+const std::string& Engine::deployment() const { return state_->deployment_digest; }
+const std::string& Engine::deployment_parts() const { return state_->deployment_parts; }
+std::string Engine::bill_of_materials() const { return state_->bill_of_materials(); }
 const SamplingParams& Engine::default_sampling() const { return state_->sampling; }
 const TextInfo& Engine::text() const { return state_->text; }
 

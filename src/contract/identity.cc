@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
+#include "contract/build_info.h"
+#include "contract/canonical_json.h"
+#include "core/check.h"
 #include "text/blake3.h"
 
 namespace eadem::contract {
@@ -86,34 +90,33 @@ std::string hash_text(const std::vector<std::string_view>& texts) {
 
 std::string digest_of_template(std::string_view source) { return hash_text({source}); }
 
-std::string Identity::canonical() const {
-  // Keys in ascending order; the values are hexadecimal digits, numbers and plain names, which need no escapes.
-  const std::pair<std::string_view, const std::string&> fields[] = {{"chat_template", chat_template},
-                                                                    {"config", config},
-                                                                    {"end_tokens", end_tokens},
-                                                                    {"numerics", numerics},
-                                                                    {"sampler", sampler},
-                                                                    {"tokenizer", tokenizer},
-                                                                    {"weights", weights}};
-  std::string json = "{";
-  for (const auto& [name, value] : fields) {
-    json += (json.size() > 1 ? ",\"" : "\"") + std::string(name) + "\":\"" + value + "\"";
-  }
-  return json + "}";
+std::string digest_of_weights(const weights::Checkpoint& checkpoint, DigestCache& cache) {
+  std::vector<std::filesystem::path> files;
+  for (const MappedFile& file : checkpoint.files()) files.push_back(file.path());
+  return cache.of("tensors", files, [&] { return hash_weights(checkpoint); });
 }
 
-std::string Identity::digest() const {
-  text::Blake3 hash;
-  hash.update(canonical());
-  return hash.hex_digest();
+std::string Identity::canonical() const {
+  auto text = canonical_json({{"weights", weights},
+                              {"config", config},
+                              {"tokenizer", tokenizer},
+                              {"chat_template", chat_template},
+                              {"end_tokens", end_tokens},
+                              {"numerics", numerics},
+                              {"sampler", sampler},
+                              {"text_libraries", text_libraries}});
+  EADEM_CHECK(text.ok());  // hexadecimal digits, numbers and plain names
+  return std::move(text).value();
 }
+
+std::string Identity::digest() const { return canonical_digest(canonical()); }
 
 Identity identity_of(const weights::Checkpoint& checkpoint, std::string_view numerics,
-                     const std::vector<int32_t>& end_tokens) {
+                     const std::vector<int32_t>& end_tokens, DigestCache& cache) {
   const bool gguf = checkpoint.format() == weights::Checkpoint::Format::gguf;
   const weights::TextAssets& assets = checkpoint.text();
   Identity identity;
-  identity.weights = hash_weights(checkpoint);
+  identity.weights = digest_of_weights(checkpoint, cache);
   // GGUF: names, authors and licences are under general.*; of those only the architecture reaches the bits.
   identity.config = gguf ? hash_text({hash_metadata(checkpoint.metadata(), {"general.", "tokenizer.", "split."}, false),
                                       hash_metadata(checkpoint.metadata(), {"general.architecture"}, true)})
@@ -127,6 +130,7 @@ Identity identity_of(const weights::Checkpoint& checkpoint, std::string_view num
   }
   identity.numerics = numerics;
   identity.sampler = "v" + std::to_string(kSamplerVersion);
+  identity.text_libraries = build_info().text_libraries;
   return identity;
 }
 

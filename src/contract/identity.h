@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/digest_cache.h"
 #include "numerics/version.h"
 #include "weights/checkpoint.h"
 
@@ -23,6 +24,8 @@ struct Identity {
   std::string end_tokens;  // the token ids that end an answer, ascending
   std::string numerics;    // full name
   std::string sampler;
+  // The libraries that make tokens of text, text of tokens and masks of grammars, with their versions
+  std::string text_libraries;
 
   // RFC 8785 JSON of the fields (strings alone), and BLAKE3 over it: 64 hexadecimal digits.
   std::string canonical() const;
@@ -32,8 +35,12 @@ struct Identity {
 // What Identity::chat_template is for this source of a template (empty: the model has none).
 std::string digest_of_template(std::string_view source);
 
-// numerics: the full name. Reads all weights once (a gigabyte takes about a second).
+// BLAKE3 over each tensor's name, dtype, shape and bytes, by name. Reads all weights (a gigabyte takes about a second),
+// unless the cache knows the digest of these files.
+std::string digest_of_weights(const weights::Checkpoint& checkpoint, DigestCache& cache);
+
+// numerics: the full name.
 Identity identity_of(const weights::Checkpoint& checkpoint, std::string_view numerics,
-                     const std::vector<int32_t>& end_tokens);
+                     const std::vector<int32_t>& end_tokens, DigestCache& cache);
 
 }  // namespace eadem::contract
