@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "contract/canonical_json.h"
+#include "contract/json_text.h"
 #include "text/blake3.h"
 
 namespace eadem::contract {
@@ -70,7 +71,9 @@ std::optional<std::string> read(const path& file, const ordered_json& expected) 
   std::string bytes;
   for (char c; bytes.size() <= kMostBytes && in.get(c);) bytes += c;
   if (bytes.empty() || bytes.size() > kMostBytes) return std::nullopt;
-  ordered_json entry = ordered_json::parse(bytes, nullptr, false);
+  auto parsed = parse_json(bytes);
+  if (!parsed.ok()) return std::nullopt;
+  ordered_json entry = std::move(parsed).value();
   if (!entry.is_object() || !entry.contains("check") || !entry.contains("digest")) return std::nullopt;
   const ordered_json check = entry["check"], digest = entry["digest"];
   entry.erase("check");
