@@ -169,9 +169,13 @@ class Engine {
   Result<Ticket> submit(Request request, Callbacks callbacks);
   void cancel(Ticket ticket);
   bool step();
-  // Returns when the step under way (async_scheduling) is computed: what is submitted and cancelled before the next
-  // call of step() is in time for the one after it.
-  void wait();
+  // Returns true when the step under way (async_scheduling) is computed: what is submitted and cancelled before the
+  // next call of step() is in time for the one after it. False: wake() was called meanwhile, or since the last wait.
+  bool wait();
+  void wake();  // safe from any thread
+  // While a step is under way: what is cancelled or late ends now, and its blocks are free, though its rows are still
+  // computed.
+  void settle();
 
   // Errors: EngineOptions::trace_file could not take all that was traced so far.
   Result<void> finish_trace();

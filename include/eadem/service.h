@@ -50,7 +50,8 @@ class Service {
   // Takes a request that passes check(). Callbacks run on the service's thread, in order: on_token for each token, then
   // on_done exactly once; they must be short and may call submit and cancel. Any thread.
   Submission submit(Request request, Callbacks callbacks);
-  // Its answers end as kCancelled at the next step, and its blocks are free then. Unknown or done: nothing. Any thread.
+  // Its answers end as kCancelled and its blocks are free at once, also where a long step is under way. Unknown or
+  // done: nothing. Any thread.
   void cancel(uint64_t ticket);
   // From now on new requests are refused; those under way go on. Any thread.
   void drain();

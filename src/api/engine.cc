@@ -483,7 +483,9 @@ void Engine::cancel(Ticket ticket) {
 
 Result<void> Engine::finish_trace() { return state_->trace ? state_->trace->finish() : Result<void>(); }
 
-void Engine::wait() { state_->engine->wait(); }
+bool Engine::wait() { return state_->engine->wait(); }
+void Engine::wake() { state_->engine->wake(); }
+void Engine::settle() { state_->engine->settle(); }
 
 bool Engine::step() {
   const bool more = state_->engine->step();

@@ -54,6 +54,8 @@ struct Service::State {
 
   // The service's own thread.
   void work();
+  void await_step();
+  void cancel_all(const std::set<uint64_t>& cancelled);
   bool take(Inbox& taken);
   void begin(Asked asked);
   Callbacks followed(uint64_t ticket, Callbacks callbacks);
@@ -104,17 +106,37 @@ ServiceStats Service::State::snapshot(const Engine& engine) {
 void Service::State::work() {
   Inbox taken;
   // What arrives while a step is computed is in time for the next.
-  for (engine.wait(); take(taken); engine.wait()) {
+  for (await_step(); take(taken); await_step()) {
     for (Asked& asked : taken.asked) begin(std::move(asked));
-    for (const uint64_t ticket : taken.cancelled) {
-      const auto found = tickets.find(ticket);
-      if (found != tickets.end()) engine.cancel(found->second);
-    }
+    cancel_all(taken.cancelled);
     taken = {};
     engine.step();
     publish();
   }
   stop_all(std::move(taken));
+}
+
+// What is cancelled meanwhile need not wait for its end: a step of many rows takes long.
+void Service::State::await_step() {
+  while (!engine.wait()) {
+    std::set<uint64_t> cancelled;
+    {
+      const std::lock_guard lock(mutex);
+      // Those that the engine does not know yet are cancelled when it does.
+      std::erase_if(inbox.cancelled,
+                    [&](uint64_t ticket) { return tickets.contains(ticket) && cancelled.insert(ticket).second; });
+    }
+    cancel_all(cancelled);
+    engine.settle();
+    publish();
+  }
+}
+
+void Service::State::cancel_all(const std::set<uint64_t>& cancelled) {
+  for (const uint64_t ticket : cancelled) {
+    const auto found = tickets.find(ticket);
+    if (found != tickets.end()) engine.cancel(found->second);
+  }
 }
 
 // Sleeps while there is nothing to do. False: the service ends.
@@ -214,8 +236,12 @@ Submission Service::submit(Request request, Callbacks callbacks) {
 }
 
 void Service::cancel(uint64_t ticket) {
-  const std::lock_guard lock(state_->mutex);
-  if (state_->open.contains(ticket)) state_->inbox.cancelled.insert(ticket);
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->open.contains(ticket)) return;
+    state_->inbox.cancelled.insert(ticket);
+  }
+  state_->engine.wake();
 }
 
 void Service::drain() {

@@ -77,9 +77,11 @@ class EngineImpl final : public Engine {
   Result<void> check(const SequenceRequest& request) const override { return check_request(request, limits_); }
   Result<SequenceId> submit(SequenceRequest request, Listener* listener) override;
   void cancel(SequenceId id) override;
-  void wait() override {
-    if (executor_) executor_->finish();
+  bool wait() override { return !executor_ || executor_->finish_or_wake(); }
+  void wake() override {
+    if (executor_) executor_->wake();
   }
+  void settle() override;
   bool step() override;
 
   const Counters& counters() const override { return counters_; }
@@ -189,6 +191,13 @@ bool EngineImpl::step() {
   return !scheduler_.idle();
 }
 
+// Nobody is given a block before the step under way is committed, so what it still writes into these harms nobody.
+void EngineImpl::settle() {
+  end_overdue();
+  tell();
+  scheduler_.release_finished();
+}
+
 // A trace shows each row once: nothing is guessed while there is one.
 void EngineImpl::guess() {
   if (speculation_ == nullptr || trace_ != nullptr) return;
@@ -216,7 +225,7 @@ void EngineImpl::launch() {
 
 // What the step's rows say becomes known, in the order of its pieces.
 void EngineImpl::commit() {
-  wait();
+  if (executor_) executor_->finish();
   under_way_ = false;
   for (const Drawn& drawn : step_.drawn) counters_.masked_rows += drawn.masked ? 1 : 0;
   for (const Piece& piece : step_.pieces) commit_piece(piece);

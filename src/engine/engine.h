@@ -107,8 +107,11 @@ class Engine {
   // Takes a request that passes check(), else its error. `listener` must live until on_finish.
   virtual Result<SequenceId> submit(SequenceRequest request, Listener* listener) = 0;
   virtual void cancel(SequenceId id) = 0;
-  // Returns when the step under way, if any, is computed. step() need not wait then.
-  virtual void wait() = 0;
+  // Returns true when the step under way, if any, is computed: step() need not wait then. False: someone called wake().
+  virtual bool wait() = 0;
+  virtual void wake() = 0;  // safe from any thread
+  // While a step is under way: ends what is cancelled or late, and frees its blocks.
+  virtual void settle() = 0;
   // One step. False where nothing is waiting or running. With asynchronous scheduling: takes the results of the step
   // under way, launches the next one and tells listeners of the former, so that the last step is told one call later.
   virtual bool step() = 0;

@@ -32,6 +32,24 @@ void Executor::finish() {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
+bool Executor::finish_or_wake() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !work_ || woken_; });
+    if (std::exchange(woken_, false) && work_) return false;
+  }
+  finish();
+  return true;
+}
+
+void Executor::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  changed_.notify_all();
+}
+
 void Executor::run() {
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -23,6 +23,10 @@ class Executor {
   void launch(std::function<void()> work);
   // Returns when it is done; what it threw is thrown here. Nothing to do where nothing is under way.
   void finish();
+  // Likewise, true; or false as soon as someone calls wake(), or has called it since this was last asked.
+  bool finish_or_wake();
+  // From any thread.
+  void wake();
 
  private:
   void run();
@@ -31,7 +35,7 @@ class Executor {
   std::condition_variable changed_;
   std::function<void()> work_;  // empty: nothing is under way
   std::exception_ptr failure_;
-  bool stop_ = false;
+  bool stop_ = false, woken_ = false;
   std::thread thread_;
 };
 

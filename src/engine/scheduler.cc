@@ -32,6 +32,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvCache* cache, Counters* 
 void Scheduler::add(std::unique_ptr<Sequence> sequence) { insert_in_order(waiting_, std::move(sequence)); }
 
 void Scheduler::schedule(Step& step) {
+  left_tables_.clear();
   step.batch.clear();
   step.pieces.clear();
   for (const auto& sequence : running_) sequence->scheduled = false;
@@ -229,6 +230,17 @@ void Scheduler::prepare() {
     if (!cache_->reserve(sequence->table, end)) return;
     counters_->prepared_blocks += sequence->table.size() - had;
   }
+}
+
+void Scheduler::release_finished() {
+  for (const auto& sequence : running_) {
+    if (!sequence->finished || sequence->table.empty() || (sequence->wants_kv_hash && !sequence->told)) continue;
+    std::vector<int32_t> table = sequence->table;
+    std::swap(table, sequence->table);  // the storage that the step knows leaves the sequence as it is
+    cache_->release(*sequence);
+    left_tables_.push_back(std::move(table));
+  }
+  remove_finished();
 }
 
 void Scheduler::remove_finished() {

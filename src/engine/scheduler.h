@@ -83,6 +83,9 @@ class Scheduler {
   // Takes what is finished out of the queues and releases its blocks, and forgets those whose listeners know. What a
   // step under way computes stays.
   void remove_finished();
+  // While a step is computed: releases the blocks of all that is finished, also of what it computes. prepare() must not
+  // follow before the step is done: it would hand out blocks that are still written to.
+  void release_finished();
   // While a step is computed: gives its sequences the blocks that their next rows will need, as far as there are free
   // ones, so that the next step need not wait until these are cleared.
   void prepare();
@@ -113,7 +116,8 @@ class Scheduler {
   Counters* counters_;
   std::deque<std::unique_ptr<Sequence>> waiting_;  // by Sequence::before, like running_
   std::vector<std::unique_ptr<Sequence>> running_;
-  std::vector<std::unique_ptr<Sequence>> ended_;  // finished; their listeners do not know yet
+  std::vector<std::unique_ptr<Sequence>> ended_;   // finished; their listeners do not know yet
+  std::vector<std::vector<int32_t>> left_tables_;  // of released sequences; a step under way reads them
   std::function<void(const Sequence&)> before_preemption_;
   bool preempted_ = false;   // in this step
   int64_t single_rows_ = 0;  // of this step

@@ -24,6 +24,7 @@ struct FakeOptions {
   int32_t poison = -1;           // rows of this token are bad
   int32_t nan_after = -1;        // the logits after this token are NaN
   bool batch_dependent = false;  // the negative control: a row knows how many rows it was computed with
+  std::function<void()> before_rows = nullptr;  // called in each step before its rows are computed
 };
 
 class FakeModel final : public model::Model {
@@ -51,6 +52,7 @@ class FakeModel final : public model::Model {
 
   void forward(const model::Batch& batch, model::KvPool& kv, model::TraceSink* trace) override {
     check(batch);
+    if (fake_.before_rows) fake_.before_rows();
     rows_ = batch.rows.size();
     hidden_.clear();
     operands_.clear();

@@ -16,8 +16,7 @@ inline constexpr std::string_view kTinyTemplate =
     "{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-// Writes tokenizer.json, tokenizer_config.json and generation_config.json beside the model.
-inline void write_tiny_text(const std::filesystem::path& folder) {
+inline std::string tiny_tokenizer() {
   using nlohmann::ordered_json;
   ordered_json vocab, merges = ordered_json::array(), added = ordered_json::array();
   int id = 0;
@@ -61,8 +60,13 @@ inline void write_tiny_text(const std::filesystem::path& folder) {
                                     {"byte_fallback", false},
                                     {"vocab", vocab},
                                     {"merges", merges}}}};
-  test::write_file(folder / "tokenizer.json", tokenizer.dump());
-  const ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+  return tokenizer.dump();
+}
+
+// Writes tokenizer.json, tokenizer_config.json and generation_config.json beside the model.
+inline void write_tiny_text(const std::filesystem::path& folder) {
+  test::write_file(folder / "tokenizer.json", tiny_tokenizer());
+  const nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                                {"bos_token", "<s>"},
                                {"eos_token", "</s>"},
                                {"chat_template", kTinyTemplate}};

@@ -87,6 +87,9 @@ size_t RequestReader::feed(std::string_view bytes) {
     const size_t size = std::min(bytes.size() - taken, header_limit_);
     const size_t used = parser_->put(boost::asio::const_buffer(bytes.data() + taken, size), fault);
     taken += used;
+    // Beast's own count of a header depends on how its bytes are cut.
+    if (state_ == State::kHeader) header_used_ += used;
+    if (header_used_ > header_limit_) fault = http::error::header_limit;
     if (fault == http::error::need_more) {
       if (used > 0) continue;
       if (size < header_limit_) break;

@@ -48,7 +48,7 @@ class RequestReader {
   void take_header();
 
   std::unique_ptr<Parser> parser_;
-  size_t header_limit_;
+  size_t header_limit_, header_used_ = 0;
   State state_ = State::kHeader;
   HttpRequest request_;
   bool head_only_ = false, http_1_0_ = false, keep_alive_ = false, expects_continue_ = false;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <future>
 #include <random>
 
 #include "engine/engine.h"
@@ -172,6 +174,59 @@ TEST(Async, CancelledAndLateSequencesFreeTheirBlocksAtTheNextStep) {
     EXPECT_EQ(engine->counters().cancelled, 1u);
     EXPECT_EQ(engine->free_blocks(), engine->kv_blocks());
   }
+}
+
+// A step that is held up: what is cancelled meanwhile ends before it is done, and its blocks serve others afterwards.
+TEST(Async, WhatIsCancelledEndsWhileAStepIsUnderWay) {
+  const auto alone = [](const SequenceRequest& request) {
+    FakeModel model({});
+    auto engine = Engine::create(model, options(1, 512, 64)).value();
+    Answers answers;
+    answers.push_back(std::make_unique<Answer>());
+    EXPECT_TRUE(engine->submit(request, answers.back().get()).ok());
+    while (engine->step()) {
+    }
+    return digests(answers).front();
+  };
+  std::promise<void> go_on;
+  std::atomic<bool> hold = false;
+  FakeOptions fake;
+  fake.before_rows = [&, held = go_on.get_future().share()] {
+    if (hold) held.wait();
+  };
+  FakeModel model(fake);
+  Options o = options(2, 512, 21);
+  o.async_scheduling = true;
+  o.mixed_chunk = 1 << 16;
+  auto engine = Engine::create(model, o).value();
+  Answers kept;
+  for (int i = 0; i < 2; ++i) kept.push_back(std::make_unique<Answer>());
+  Answer cancelled;
+  const SequenceId id = engine->submit(ask(2, 900, 300), &cancelled).value();
+  ASSERT_TRUE(engine->submit(ask(1, 60, 30), kept[0].get()).ok());
+  for (int i = 0; i < 5; ++i) engine->step();
+  EXPECT_TRUE(engine->wait());
+  hold = true;
+  engine->step();  // launches one that does not end
+  const int used = engine->load().kv_blocks_used;
+  EXPECT_GE(used, 16);
+  engine->cancel(id);
+  engine->wake();
+  EXPECT_FALSE(engine->wait());
+  engine->settle();
+  EXPECT_EQ(cancelled.outcome.reason, FinishReason::kCancelled);
+  EXPECT_TRUE(cancelled.finished);
+  EXPECT_LE(engine->load().kv_blocks_used, used - 15);
+  // It needs blocks that the held step still writes to.
+  ASSERT_TRUE(engine->submit(ask(3, 1000, 20), kept[1].get()).ok());
+  hold = false;
+  go_on.set_value();
+  EXPECT_TRUE(engine->wait());
+  while (engine->step()) {
+  }
+  EXPECT_EQ(digests(kept), (std::vector<std::string>{alone(ask(1, 60, 30)), alone(ask(3, 1000, 20))}));
+  EXPECT_EQ(engine->free_blocks(), engine->kv_blocks());
+  EXPECT_GT(engine->counters().discarded_rows, 0u);
 }
 
 TEST(Async, AnEngineMayEndWithAStepUnderWay) {
