@@ -23,18 +23,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kTitles =
     {"near-tie", "Near ties"},
 }};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kVerdicts = {{
-    {"pass", "Pass"},
-    {"fail", "Fail"},
-    {"done", "Done"},
-}};
-
-template <size_t kSize>
-std::string_view find(const std::array<std::pair<std::string_view, std::string_view>, kSize>& table,
-                      std::string_view key) {
-  for (const auto& [name, text] : table) {
-    if (name == key) {
-      return text;
+// Empty for an unknown kind.
+std::string_view title_of_kind(std::string_view kind) {
+  for (const auto& [name, title] : kTitles) {
+    if (name == kind) {
+      return title;
     }
   }
   return {};
@@ -133,11 +126,13 @@ std::string tables(const ordered_json& object, const std::string& caption, bool 
 }
 
 std::string title_of(const ordered_json& document) {
-  std::string title(find(kTitles, text_at(document, "kind")));
-  const auto subject = document.find("subject");
-  if (subject != document.end() && subject->is_object()) {
-    if (const std::string model = text_at(*subject, "model"); !model.empty()) {
-      title += ": " + model;
+  std::string title(title_of_kind(text_at(document, "kind")));
+  const ordered_json empty = ordered_json::object();
+  for (const char* holder : {"", "subject", "conditions"}) {  // who the page is about
+    const auto found = document.find(holder);
+    const ordered_json& object = *holder == '\0' ? document : found == document.end() ? empty : *found;
+    if (std::string model = object.is_object() ? text_at(object, "model") : ""; !model.empty()) {
+      return title + ": " + model;
     }
   }
   return title;
@@ -145,9 +140,9 @@ std::string title_of(const ordered_json& document) {
 
 std::string static_part(const ordered_json& document, const std::string& title) {
   const std::string verdict = text_at(document, "verdict");
-  const std::string_view named = find(kVerdicts, verdict);
-  std::string out = "<h1>" + escaped(title) + "</h1>\n<p class=\"verdict " + (named.empty() ? "done" : verdict) + "\">";
-  out += "<strong>" + escaped(named.empty() ? std::string_view(verdict) : named) + "</strong> ";
+  const std::string_view tone = verdict == "pass" ? "good" : verdict == "fail" ? "bad" : "none";
+  std::string out = "<h1>" + escaped(title) + "</h1>\n<p class=\"banner " + std::string(tone) + "\"><strong>";
+  out += escaped(verdict) + "</strong> ";
   out += escaped(text_at(document, "summary")) + "</p>\n";
   out +=
       "<noscript><p>Scripts are off: this is the short form. With scripts on, this file shows all of its tables and "
@@ -161,7 +156,7 @@ std::string_view report_template() { return report_files().front().bytes; }
 
 std::string report_page(const ordered_json& document) {
   EADEM_CHECK(document.is_object());
-  EADEM_CHECK(!find(kTitles, text_at(document, "kind")).empty());
+  EADEM_CHECK(!title_of_kind(text_at(document, "kind")).empty());
   const std::string title = title_of(document);
   const std::array<std::pair<std::string_view, std::string>, 3> parts = {{
       {"@@TITLE@@", escaped(title)},
