@@ -68,7 +68,7 @@ std::vector<std::string> run(const Situation& situation, Fault* fault) {
   model::ModelOptions model_options;
   model_options.numerics = situation.numerics;
   model_options.threads = situation.threads;
-  model_options.kernels = situation.set != nullptr ? situation.set : kernels::all_kernel_sets().back();
+  model_options.kernels = situation.set != nullptr ? situation.set : &kernels::best_kernel_set();
   model_options.max_rows = 1000;
   const auto model = model::Model::load(checkpoint(), model_options).value();
   install(fault);
