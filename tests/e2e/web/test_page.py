@@ -3,6 +3,7 @@
 The tests themselves are JavaScript (node's own runner); each file of them is one test here.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -15,6 +16,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 WEB = ROOT / "web"
 sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+RENDER = pathlib.Path(os.environ.get("EADEM_BUILD", ROOT / "build")) / "tests" / "e2e" / "web" / "render_report"
+KINDS = ("accept", "gate", "cost", "diff", "near-tie")
+HOSTILE = "</script><script>broken=1</script><!--<script> <img src=x onerror=broken=1> \"'& <b>"
 
 from serving import Server  # noqa: E402 (the path comes first)
 
@@ -79,3 +84,23 @@ def test_in_chromium(modules):
 def test_before_the_real_server(modules, smollm2, tmp_path):
     with Server(smollm2, "--served-model-name", "smollm2-135m", folder=tmp_path) as server:
         assert run_tests("server.test.mjs", {"EADEM_URL": server.url}) >= 8
+
+
+def hostile(value, depth=0):
+    """The document with markup for every text and in every name that the schema leaves open."""
+    if isinstance(value, dict):
+        return {key: part if key == "kind" else hostile(part, depth + 1) for key, part in value.items()} | (
+            {HOSTILE: HOSTILE} if depth == 1 else {}
+        )
+    if isinstance(value, list):
+        return [hostile(part, depth + 1) for part in value]
+    return HOSTILE if isinstance(value, str) else value
+
+
+def test_reports_in_chromium(modules, tmp_path):
+    for kind in KINDS:
+        document = json.loads((HERE / "reports" / f"{kind}.json").read_text())
+        for name, content in (("", document), ("hostile-", hostile(document)), ("bare-", {"kind": kind})):
+            (tmp_path / f"{name}{kind}.json").write_text(json.dumps(content))
+    run([str(RENDER), *map(str, sorted(tmp_path.glob("*.json")))])
+    assert run_tests("reports.test.mjs", {"EADEM_REPORTS": str(tmp_path)}) >= 13

@@ -104,14 +104,14 @@ export function Cost({ result }) {
     ${
       space.length > 0 &&
       html`<${Section} title="Memory and capacity">
-        <${Table} caption="Memory and capacity under both modes" columns=${["", `>${a}`, `>${b}`]} rows=${space} />
+        <${Table} caption="Memory and capacity under both modes" columns=${["Field", `>${a}`, `>${b}`]} rows=${space} />
         ${capacity?.sequence_tokens && html`<p class="note">Capacity counts sequences of ${shown(capacity.sequence_tokens)} tokens.</p>`}
       <//>`
     }
     <${Section} title="What was compared">
       <${Table}
         caption="The two sides of the comparison"
-        columns=${["", a, b]}
+        columns=${["Field", a, b]}
         rows=${["mode", "numerics", "fingerprint"].map((name) => [words(name), shown(result.a?.[name]), shown(result.b?.[name])])}
       />
       <${Facts} facts=${{ date: result.date, ...conditions }} />

@@ -140,7 +140,7 @@ export function Diff({ result }) {
     <${Distribution} level=${level("distribution")} />
     <${Quality} level=${level("quality")} />
     <${Section} title="What was compared">
-      <${Table} caption="The two sides" columns=${["", "a", "b"]} rows=${names.map((name) => [words(name), shown(a?.[name]), shown(b?.[name])])} />
+      <${Table} caption="The two sides" columns=${["Field", "a", "b"]} rows=${names.map((name) => [words(name), shown(a?.[name]), shown(b?.[name])])} />
       <${Facts} facts=${{ date: result.date, asked_level: result.asked_level, ...matching }} />
       ${result.command && html`<p class="command"><span class="note">Command</span> <code>${result.command}</code></p>`}
     <//>`;
