@@ -4,12 +4,18 @@ import { decades, power, scale, Strips } from "./chart.js";
 import { Fields } from "./diff.js";
 import { Difference, Digest, Facts, Section, shown, Table, Verdict, words } from "./parts.js";
 
-const drifted = ({ verdict }) => verdict !== "pass";
+const CAUSES = {
+  none: "No answer moved.",
+  identity_changed: "The identity changed, so other bits are no fault: if the change is meant, approve it with a reason.",
+  bits_changed: "The identity is equal and bits moved: a bug. The cause is among what differs of the deployment.",
+};
+
+const drifted = ({ verdict }) => verdict === "drift" || verdict === "approved";
 
 /** Distances of logprobs, a strip for each category; zero stands at the left end. */
 function Distances({ requests }) {
   const positive = requests.map((request) => request.logprob_distance).filter((value) => value > 0);
-  if (positive.length === 0) return html`<p>No logprob of any request moved.</p>`;
+  if (positive.length === 0) return html`<p>None was measured: no logprob moved, or the baseline is a brief one.</p>`;
   const low = 10 ** (Math.floor(Math.log10(Math.min(...positive))) - 1);
   const high = 10 ** Math.ceil(Math.log10(Math.max(...positive)));
   const at = scale(low, high, true);
@@ -30,13 +36,13 @@ function Distances({ requests }) {
 }
 
 function Drift({ requests }) {
-  const shownFirst = requests.filter(drifted);
-  if (shownFirst.length === 0) return html`<p>None: every request came out as the baseline has it, at its level.</p>`;
+  const moved = requests.filter(drifted);
+  if (moved.length === 0) return html`<p>Nothing: every answer is the baseline's, at its level.</p>`;
   return html`<${Table}
     wide
     caption="Requests that drifted, where, and by how much"
     columns=${["Request", "Level", "Verdict", "First difference", ">Tokens that differ", ">Logprob distance", ">KL", ">Near-tie margin"]}
-    rows=${shownFirst.map((request) => [
+    rows=${moved.map((request) => [
       request.id,
       request.level,
       html`<${Verdict} verdict=${request.verdict} />`,
@@ -53,9 +59,10 @@ function Approvals({ approvals }) {
   if (approvals.length === 0) return html`<p>None was ever approved for this baseline.</p>`;
   return html`<${Table}
     caption="Approved breaks, by whom and why"
-    columns=${["Date", "Signer", "Reason", ">Requests", "Key", "Identity before", "Identity after"]}
+    columns=${["Date", "Counts", "Signer", "Reason", ">Answers", "Key", "Baseline", "Would be"]}
     rows=${approvals.map((one) => [
       one.date,
+      one.counts === false ? html`<${Verdict} verdict="bug">${one.fault}<//>` : "yes",
       one.signer,
       html`<span class="prose">${one.reason}</span>`,
       shown(one.requests),
@@ -72,7 +79,7 @@ export function Gate({ result }) {
   return html`
     <${Section} title="What drifted"><${Drift} requests=${requests} /><//>
     <${Section} title="Identity or bug" note="Another identity may give other bits. Other bits under an equal identity are a bug.">
-      <p>${words(result.cause ?? "")}</p>
+      <p>${CAUSES[result.cause] ?? result.cause}</p>
       <${Fields} caption="Fields of the identity that differ" fields=${result.identity_differences} sides=${sides} />
       <${Fields} caption="Fields of the deployment that differ" fields=${result.deployment_differences} sides=${sides} />
     <//>
@@ -83,8 +90,15 @@ export function Gate({ result }) {
         <summary>${requests.length} requests</summary>
         <${Table}
           caption="Every request of the corpus and its verdict"
-          columns=${["Request", "Category", "Level", "Verdict", ">Tokens"]}
-          rows=${requests.map(({ id, category, level, verdict, tokens }) => [id, category, level, html`<${Verdict} verdict=${verdict} />`, shown(tokens)])}
+          columns=${["Request", "Category", "Level", "Verdict", ">Tokens", "Reason"]}
+          rows=${requests.map(({ id, category, level, verdict, tokens, reason }) => [
+            id,
+            category,
+            level,
+            html`<${Verdict} verdict=${verdict} />`,
+            shown(tokens),
+            reason && html`<span class="prose">${reason}</span>`,
+          ])}
         />
       </details>
     <//>
@@ -92,7 +106,7 @@ export function Gate({ result }) {
       <${Facts} facts=${{ ...subject, date: result.date, seconds: result.seconds }} />
       <${Facts} facts=${Object.fromEntries(Object.entries(baseline ?? {}).map(([name, value]) => [`Baseline: ${words(name)}`, value]))} />
       <${Facts} facts=${Object.fromEntries(Object.entries(corpus ?? {}).map(([name, value]) => [`Corpus: ${words(name)}`, value]))} />
-      <${Facts} facts=${{ ...machine, ...result.program }} />
+      <details><summary>Where it ran</summary><${Facts} facts=${{ ...machine, ...result.program }} /></details>
       ${command && html`<p class="command"><span class="note">Command</span> <code>${command}</code></p>`}
     <//>`;
 }

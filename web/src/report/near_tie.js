@@ -18,7 +18,12 @@ function Positions({ prompts }) {
   />`;
 }
 
+const share = ({ at_risk: risky, positions }) => percent(positions ? risky / positions : null);
+
+const named = (token, text) => html`<span class="mono">${shown(token)} ${JSON.stringify(text ?? "")}</span>`;
+
 export function NearTie({ result }) {
+  const { categories = [], runs = [], control, skipped = [] } = result;
   const { prompts = [], margins, differences, difference, subject, machine, corpus, command, counts = {} } = result;
   const ties = prompts.flatMap(({ id, at = [] }) => at.map((one) => ({ id, ...one }))).sort((a, b) => a.margin - b.margin);
   return html`
@@ -43,6 +48,38 @@ export function NearTie({ result }) {
     <${Section} title="Where tokens can flip" note="A dot is a position of the answer whose margin is within the difference.">
       <${Positions} prompts=${prompts} />
     <//>
+    <${Section} title="Risk per category">
+      <${Table}
+        caption="Positions at risk and tokens that flipped, for each category of prompts"
+        columns=${["Category", ">Prompts", ">Positions", ">At risk", ">Share", ">Flipped", ">Smallest margin", ">Largest difference"]}
+        rows=${categories.map((one) => [
+          one.category,
+          shown(one.prompts),
+          shown(one.positions),
+          shown(one.at_risk),
+          share(one),
+          shown(one.flipped),
+          shown(one.smallest_margin),
+          shown(one.largest_difference),
+        ])}
+      />
+      ${
+        runs.length > 0 &&
+        html`<${Table}
+          visible
+          caption="Runs in free order"
+          columns=${["Run", ">Threads", ">Rows of a step", ">Tokens flipped"]}
+          rows=${runs.map((run) => [run.name, shown(run.threads), shown(run.rows), shown(run.flipped)])}
+        />`
+      }
+      ${
+        control &&
+        html`<p>
+          Control, ${control.run}: the same comparison in contract mode moved ${shown(control.positions)} positions by
+          at most <span class="mono">${shown(control.largest_difference)}</span>.
+        </p>`
+      }
+    <//>
     <${Section} title="Risk per prompt">
       <${Table}
         caption="Positions at risk and tokens that flipped, for each prompt"
@@ -51,7 +88,7 @@ export function NearTie({ result }) {
           prompt.id,
           shown(prompt.positions),
           shown(prompt.at_risk),
-          percent(prompt.positions ? prompt.at_risk / prompt.positions : null),
+          share(prompt),
           shown(prompt.flipped),
           shown(prompt.smallest_margin),
         ])}
@@ -60,12 +97,12 @@ export function NearTie({ result }) {
     <${Section} title="The nearest ties">
       <${Table}
         caption="Positions with the smallest margins"
-        columns=${["Prompt", ">Position", ">Token", "Text", ">Margin", ">Difference", "At risk", "Flipped"]}
+        columns=${["Prompt", ">Position", "Best token", "Second", ">Margin", ">Difference", "At risk", "Flipped"]}
         rows=${ties.slice(0, 50).map((one) => [
           one.id,
           shown(one.position),
-          String(one.token),
-          html`<span class="mono">${JSON.stringify(one.text ?? "")}</span>`,
+          named(one.token, one.text),
+          named(one.runner_up, one.runner_up_text),
           shown(one.margin),
           shown(one.difference),
           shown(one.at_risk),
@@ -73,6 +110,12 @@ export function NearTie({ result }) {
         ])}
       />
     <//>
+    ${
+      skipped.length > 0 &&
+      html`<${Section} title="What was left out">
+        <${Table} caption="Requests that were left out, and why" columns=${["Request", "Reason"]} rows=${skipped.map(({ id, reason }) => [id, html`<span class="prose">${reason}</span>`])} />
+      <//>`
+    }
     <${Section} title="What was measured">
       <${Facts} facts=${{ ...subject, date: result.date, seconds: result.seconds, positions: counts.positions }} />
       <${Facts} facts=${Object.fromEntries(Object.entries(corpus ?? {}).map(([name, value]) => [`Corpus: ${words(name)}`, value]))} />

@@ -4,9 +4,9 @@ import { html } from "../html.js";
 
 const MARKS = { good: "✓", bad: "✗", open: "?", none: "–" };
 const TONES = {
-  ...{ pass: "good", holds: "good", equal: "good", faster: "good" },
+  ...{ pass: "good", holds: "good", same: "good", faster: "good" },
   ...{ fail: "bad", drift: "bad", bug: "bad", differs: "bad" },
-  ...{ undecided: "open", slower: "open" },
+  ...{ undecided: "open", slower: "open", mixed: "open", approved: "open" },
 };
 
 export const toneOf = (verdict) => TONES[verdict] ?? "none";
@@ -112,11 +112,18 @@ export function Table({ caption, columns, rows, visible = false, wide = false })
 
 const side = ({ value, bits } = {}) => `${shown(value)}${bits ? ` (${bits})` : ""}`;
 
-/** Where two answers part, as src/audit/difference.h tells it, with the request and the value in front. */
+/**
+ * Where two answers part: as src/audit/difference.h tells it (field, position, was, is), or in the gate's words (what, step,
+ * expected, found, and the texts of tokens), with the request and the value in front.
+ */
 export function Difference({ difference }) {
   if (!difference) return NONE;
-  const { field, position, was, is, id } = difference;
-  const request = difference.request ?? id;
+  const token = (id, text) => ({ value: text === undefined ? id : `${shown(id)} ${JSON.stringify(text)}` });
+  const field = difference.field ?? words(difference.what ?? "");
+  const position = difference.position ?? difference.step;
+  const was = difference.was ?? token(difference.expected, difference.expected_text);
+  const is = difference.is ?? token(difference.found, difference.found_text);
+  const request = difference.request ?? difference.id;
   return html`
     <span class="difference">
       ${request !== undefined && html`${shown(request)}${difference.value !== undefined && ` at ${shown(difference.value)}`}: `}
