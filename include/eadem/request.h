@@ -62,6 +62,9 @@ struct Request {
   SamplingParams sampling;
   Pooling pooling = Pooling::kNone;
 
+  // Keep what a receipt needs (Completion::step_hashes). The answer is the same.
+  bool receipt = false;
+
   // When it runs, never what comes out.
   int priority = 0;  // smaller comes first; equal ones by arrival
   // Past it the answers end where they are (FinishReason::kTimeout)

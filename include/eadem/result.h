@@ -44,8 +44,13 @@ struct Completion {
   uint64_t seed = 0;                            // of this answer: mix(request seed, index)
   int cached_tokens = 0;                        // prompt tokens whose keys and values came from the prefix cache
   int drafted_tokens = 0, accepted_tokens = 0;  // guesses at coming tokens, and those that were right
+  int preemptions = 0;                          // how often it lost its blocks and was computed anew
   std::vector<float> embedding;                 // where pooling was asked: [hidden], of length 1
   std::string kv_hash;                          // where asked: SHA-256 of its KV values in logical order
+  // Where Request::receipt asked: the running hash after each step (the prompt's, where prompt_logprobs asked, then the
+  // answer's), and the hash of all in 64 hexadecimal digits (docs/receipts.md)
+  std::vector<uint64_t> step_hashes;
+  std::string steps_digest;
 };
 
 }  // namespace eadem

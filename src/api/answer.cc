@@ -1,6 +1,7 @@
 #include "api/answer.h"
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <utility>
 
@@ -22,6 +23,7 @@ Answer::Answer(int index, uint64_t seed, const SamplingParams& sampling, const t
       on_end_(std::move(on_end)) {
   completion_.index = index;
   completion_.seed = seed;
+  shows_logprobs_ = sampling.logprobs >= 0;
   min_tokens_ = static_cast<size_t>(std::max(sampling.min_tokens, 0));
   if (tokenizer != nullptr) decoder_.emplace(*tokenizer, text::DecodeOptions{sampling.skip_special_tokens, true});
 }
@@ -39,13 +41,28 @@ std::string Answer::show(const SampledToken& token, bool last) {
   return text;
 }
 
+void Answer::keep_steps(int64_t prompt_tokens) {
+  steps_.emplace();
+  prompt_size_ = prompt_tokens;
+}
+
+void Answer::count_step(SampledToken& token) {
+  steps_->add(prompt_size_ + static_cast<int64_t>(completion_.tokens.size()) - 1, token);
+  if (!shows_logprobs_) token.logprob = std::numeric_limits<float>::quiet_NaN();
+}
+
 void Answer::on_prompt(std::vector<SampledToken> tokens) {
+  if (steps_) {
+    for (size_t i = 0; i < tokens.size(); ++i) steps_->add(static_cast<int64_t>(i), tokens[i]);
+  }
   completion_.prompt_tokens = std::move(tokens);
   if (on_prompt_) on_prompt_(completion_.prompt_tokens);
 }
 
-bool Answer::on_token(const SampledToken& token, bool last) {
-  completion_.tokens.push_back(token);
+bool Answer::on_token(const SampledToken& drawn, bool last) {
+  completion_.tokens.push_back(drawn);
+  if (steps_) count_step(completion_.tokens.back());
+  const SampledToken& token = completion_.tokens.back();
   const std::string text = show(token, last);
   completion_.text += text;
   const bool wanted = !on_text_ || on_text_(token, text);
@@ -62,6 +79,11 @@ void Answer::on_finish(const engine::Outcome& outcome) {
   completion_.cached_tokens = outcome.cached_tokens;
   completion_.drafted_tokens = outcome.drafted_tokens;
   completion_.accepted_tokens = outcome.accepted_tokens;
+  completion_.preemptions = outcome.preemptions;
+  if (steps_) {
+    completion_.step_hashes = steps_->heads();
+    completion_.steps_digest = steps_->digest();
+  }
   on_end_();
 }
 

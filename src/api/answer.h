@@ -6,6 +6,7 @@
 #include <string>
 
 #include "api/stop_text.h"
+#include "contract/logprob_chain.h"
 #include "eadem/result.h"
 #include "engine/engine.h"
 #include "text/tokenizer.h"
@@ -28,6 +29,9 @@ class Answer final : public engine::Listener {
   using OnPrompt = std::function<void(const std::vector<SampledToken>& tokens)>;
   void on_prompt_done(OnPrompt callback) { on_prompt_ = std::move(callback); }
 
+  // Fills step_hashes and steps_digest. The sequence's logprobs are on for it; the caller sees them where it asked.
+  void keep_steps(int64_t prompt_tokens);
+
   void when_started(std::function<void()> callback) { on_start_ = std::move(callback); }
 
   void on_start() override {
@@ -41,11 +45,15 @@ class Answer final : public engine::Listener {
 
  private:
   std::string show(const SampledToken& token, bool last);
+  void count_step(SampledToken& token);
 
   Completion completion_;
   std::optional<text::StreamDecoder> decoder_;
   StopText stop_;
   size_t min_tokens_ = 0;
+  std::optional<contract::LogprobChain> steps_;
+  int64_t prompt_size_ = 0;      // where steps_ is kept
+  bool shows_logprobs_ = false;  // the caller asked for them
   std::function<void()> on_start_;
   OnPrompt on_prompt_;
   OnText on_text_;

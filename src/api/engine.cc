@@ -416,6 +416,10 @@ Result<engine::SequenceRequest> Engine::State::sequence_of(const Request& reques
   EADEM_ASSIGN_OR_RETURN(sequence.guide, guides->of(request.sampling));
   sequence.prompt = request.prompt_token_ids;
   sequence.sampling = request.sampling;
+  if (request.receipt && request.sampling.logprobs < 0) {  // the draw does not see it
+    sequence.sampling.logprobs = 0;
+    sequence.sampling.processed_logprobs = false;
+  }
   sequence.seed = seed;
   sequence.kv_hash = kv_hash;
   sequence.priority = request.priority;
@@ -439,6 +443,7 @@ void Engine::State::add_answer(Ticket ticket, Pending& asked, const Request& req
     answer->on_prompt_done(
         [&asked, index](const std::vector<SampledToken>& tokens) { asked.callbacks.on_prompt(index, tokens); });
   }
+  if (request.receipt) answer->keep_steps(static_cast<int64_t>(request.prompt_token_ids.size()));
   answer->when_started([&asked] {
     if (auto on_start = std::exchange(asked.callbacks.on_start, nullptr)) on_start();
   });

@@ -157,6 +157,7 @@ Result<void> Batch::write(Item& item) {
     lines = to_line(head) + "\n";
   } else {
     for (const Completion& answer : item.answers) {
+      if (job_.sign) EADEM_RETURN_IF_ERROR(job_.sign(item.request, answer));
       ordered_json object = head;
       object.update(job_.render(item.request, answer));
       lines += to_line(object) + "\n";

@@ -24,6 +24,8 @@ struct BatchJob {
   std::function<Result<Request>(nlohmann::ordered_json line)> prepare;
   // One answer of it.
   std::function<nlohmann::ordered_json(const Request& request, const Completion& answer)> render;
+  // Before its line is written; may be empty. An error ends it all.
+  std::function<Result<void>(const Request& request, const Completion& answer)> sign = nullptr;
 };
 
 // The exit status: 0, 1 where a line failed, 130 after an interrupt.

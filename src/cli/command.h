@@ -20,6 +20,8 @@ Run add_generate(Flags flags);
 Run add_chat(Flags flags);
 Run add_score(Flags flags);
 Run add_replay(Flags flags);
+Run add_verify(Flags flags);
+Run add_keygen(Flags flags);
 Run add_info(Flags flags);
 Run add_bench(Flags flags);
 Run add_serve(Flags flags);

@@ -5,6 +5,7 @@
 #include "cli/batch.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
+#include "cli/receipt_flags.h"
 #include "cli/sampling_flags.h"
 #include "cli/terminal.h"
 
@@ -19,6 +20,7 @@ struct Options {
   EngineFlags engine;
   SamplingFlags sampling;
   BatchFiles files;
+  ReceiptFlags receipts;
   std::string prompt, system;
   std::vector<int32_t> token_ids;
   bool raw = false, json = false, verbose = false;
@@ -34,14 +36,21 @@ Result<void> check(const Options& options) {
   return {};
 }
 
-Result<int> run_file(const Options& options, Engine& engine, const SamplingParams& defaults) {
+Result<int> run_file(const Options& options, Engine& engine, const SamplingParams& defaults, ReceiptWriter* receipts) {
   BatchJob job;
   job.files = options.files;
   job.prepare = [&](const json& line) -> Result<Request> {
     EADEM_ASSIGN_OR_RETURN(auto parsed, api::parse_request(line, defaults));
-    return api::resolve(engine, std::move(parsed));
+    EADEM_ASSIGN_OR_RETURN(Request request, api::resolve(engine, std::move(parsed)));
+    request.receipt = receipts != nullptr;
+    return request;
   };
   job.render = [&](const Request& request, const Completion& answer) { return api::to_json(engine, request, answer); };
+  if (receipts != nullptr) {
+    job.sign = [&, receipts](const Request& request, const Completion& answer) {
+      return receipts->write(engine, request, answer);
+    };
+  }
   return run_batch(engine, options.engine.options.max_batch, job);
 }
 
@@ -90,9 +99,10 @@ bool stream(const SampledToken& token, std::string_view text, bool has_text) {
   return !interrupted();
 }
 
-Result<int> run_prompt(const Options& options, Engine& engine, SamplingParams sampling) {
+Result<int> run_prompt(const Options& options, Engine& engine, SamplingParams sampling, ReceiptWriter* receipts) {
   if (!options.sampling.fields.contains("max_tokens")) sampling.max_tokens = kTerminalTokens;
-  EADEM_ASSIGN_OR_RETURN(const Request request, make_request(options, engine, std::move(sampling)));
+  EADEM_ASSIGN_OR_RETURN(Request request, make_request(options, engine, std::move(sampling)));
+  request.receipt = receipts != nullptr;
   const bool streams = !options.json && request.sampling.n == 1;
   const bool has_text = engine.info().has_tokenizer;
   catch_interrupts();
@@ -111,16 +121,22 @@ Result<int> run_prompt(const Options& options, Engine& engine, SamplingParams sa
     if (answer.finish_reason == FinishReason::kError) return Error{answer.error};
   }
   if (interrupted()) return kInterrupted;
+  for (const Completion& answer : answers) {
+    if (receipts != nullptr) EADEM_RETURN_IF_ERROR(receipts->write(engine, request, answer));
+  }
   if (!streams) print_answers(options, engine, request, answers);
   return 0;
 }
 
 Result<int> run(const Options& options) {
   EADEM_RETURN_IF_ERROR(check(options));
+  EADEM_ASSIGN_OR_RETURN(auto signer, options.receipts.load_key());
   EADEM_ASSIGN_OR_RETURN(Engine engine, options.engine.open());
   EADEM_ASSIGN_OR_RETURN(const SamplingParams sampling, options.sampling.over(engine));
-  const auto status =
-      options.files.in.empty() ? run_prompt(options, engine, sampling) : run_file(options, engine, sampling);
+  EADEM_ASSIGN_OR_RETURN(auto receipts, options.receipts.open(engine, std::move(signer), options.files.overwrite));
+  ReceiptWriter* const writer = receipts ? &*receipts : nullptr;
+  const auto status = options.files.in.empty() ? run_prompt(options, engine, sampling, writer)
+                                               : run_file(options, engine, sampling, writer);
   return end_run(options.engine, engine, status);
 }
 
@@ -142,6 +158,7 @@ Run add_generate(Flags flags) {
   options->files.add(flags);
   flags.flag("--json", "the answers as JSON objects, one a line", &options->json);
   flags.flag("--verbose", "say on stderr how the prompt is used", &options->verbose);
+  options->receipts.add(flags);
   options->engine.add(flags);
   options->sampling.add(flags);
   return [options] { return run(*options); };

@@ -33,6 +33,9 @@ constexpr Command kCommands[] = {
      "echo '{\"prompt\": \"Paris is in\", \"completion\": \" France\"}' | eadem score --in -", add_score},
     {"replay", "Run the answers of an output file again and compare the bits", "eadem replay answers.jsonl --threads 1",
      add_replay},
+    {"verify", "Check receipts, and compute their answers again", "eadem verify receipts.jsonl --key signer.key.pub",
+     add_verify},
+    {"keygen", "Make a pair of keys that sign receipts", "eadem keygen --out signer.key", add_keygen},
     {"info", "The machine, its kernel sets and numerics; with -m a model and its identity",
      "eadem info -m smollm2-135m --json", add_info},
     {"bench", "Speed of prefill and decode", "eadem bench --batch 1,4,16 --json", add_bench},
@@ -84,7 +87,8 @@ int run(int argc, char** argv) {
   }
   if (!chosen)
     return bad_usage(
-        "a command is needed: pull, generate, chat, serve, score, replay, info or bench (see `eadem --help`)");
+        "a command is needed: pull, generate, chat, serve, score, replay, verify, keygen, info or bench (see `eadem "
+        "--help`)");
   const auto status = chosen();
   return status.ok() ? status.value() : bad_usage(status.error().message);
 }

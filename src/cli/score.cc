@@ -6,6 +6,7 @@
 #include "cli/batch.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
+#include "cli/receipt_flags.h"
 #include "cli/sampling_flags.h"
 
 namespace eadem::cli {
@@ -17,6 +18,7 @@ using json = ordered_json;  // keeps the order of fields
 struct Options {
   EngineFlags engine;
   BatchFiles files;
+  ReceiptFlags receipts;
   json fields = json::object();
 };
 
@@ -105,11 +107,22 @@ ordered_json render(const Engine& engine, const Request& request, const Completi
 Result<int> run(const Options& options) {
   if (options.files.in.empty())
     return Error{"--in FILE is needed: lines with 'prompt' (text or token ids) or 'messages'"};
+  EADEM_ASSIGN_OR_RETURN(auto signer, options.receipts.load_key());
   EADEM_ASSIGN_OR_RETURN(Engine engine, options.engine.open());
   EADEM_ASSIGN_OR_RETURN(const SamplingParams defaults, api::parse_sampling(options.fields, engine.default_sampling()));
+  EADEM_ASSIGN_OR_RETURN(auto receipts, options.receipts.open(engine, std::move(signer), options.files.overwrite));
   BatchJob job;
   job.files = options.files;
-  job.prepare = [&](json line) { return prepare(engine, defaults, std::move(line)); };
+  job.prepare = [&](json line) -> Result<Request> {
+    EADEM_ASSIGN_OR_RETURN(Request request, prepare(engine, defaults, std::move(line)));
+    request.receipt = receipts.has_value();
+    return request;
+  };
+  if (receipts) {
+    job.sign = [&](const Request& request, const Completion& answer) {
+      return receipts->write(engine, request, answer);
+    };
+  }
   job.render = [&](const Request& request, const Completion& answer) { return render(engine, request, answer); };
   const auto status = run_batch(engine, options.engine.options.max_batch, job);
   return end_run(options.engine, engine, status);
@@ -127,6 +140,7 @@ Run add_score(Flags flags) {
                  return {};
                });
   flags.flag("--json", "the output is JSON in any case", [] {});
+  options->receipts.add(flags);
   options->engine.add(flags);
   return [options] { return run(*options); };
 }

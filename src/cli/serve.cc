@@ -28,7 +28,7 @@ struct Options {
   EngineFlags engine;
   ServerOptions server;
   int drain_seconds = 30;
-  std::string ready_file;
+  std::string ready_file, receipt_key;
 };
 
 // A number of seconds for a timeout.
@@ -134,6 +134,8 @@ void add_model_flags(Flags& flags, Options* o) {
                  if (!file || openai.chat_template.empty()) return Error{"a file that can be read"};
                  return {};
                });
+  flags.text("--receipt-key", "FILE", "sign receipts for requests that ask (`receipt`), with this private key",
+             &o->receipt_key);
   flags.option("--generation-config", "auto|vllm", "vllm: leave the model's own sampling defaults out [auto]",
                [&openai](const std::string& value) -> Result<void> {
                  if (value != "auto" && value != "vllm") return Error{"auto or vllm"};
@@ -229,6 +231,10 @@ Result<int> run(Options& o) {
   if (key != nullptr && *key != '\0') o.server.wire.api_keys.emplace_back(key);
   o.server.service.engine = o.engine.options;
   o.server.openai.version = EADEM_VERSION;
+  if (!o.receipt_key.empty()) {
+    EADEM_ASSIGN_OR_RETURN(contract::SigningKey signer, contract::SigningKey::load(o.receipt_key));
+    o.server.openai.receipt_key = std::make_shared<const contract::SigningKey>(std::move(signer));
+  }
   const sigset_t ends = hold_signals();
   raise_descriptor_limit();
   EADEM_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::start(o.server));

@@ -1,4 +1,4 @@
-// Base64 (RFC 4648).
+// Bytes as text: base64 (RFC 4648) and hexadecimal digits.
 #pragma once
 
 #include <optional>
@@ -6,6 +6,9 @@
 #include <string_view>
 
 namespace eadem::contract {
+
+// Two lower-case digits a byte.
+std::string to_hex(std::string_view bytes);
 
 // The standard alphabet, with padding.
 std::string to_base64(std::string_view bytes);

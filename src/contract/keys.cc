@@ -12,6 +12,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "contract/base64.h"
+
 namespace eadem::contract {
 namespace {
 
@@ -75,13 +77,6 @@ Error no_ed25519(const std::string& name) {
   return {name + ": the key is not of Ed25519; make one with `eadem keygen --out " + name + "`"};
 }
 
-std::string hex(const unsigned char* data, size_t size) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (size_t i = 0; i < size; ++i) text += {kDigits[data[i] >> 4], kDigits[data[i] & 15]};
-  return text;
-}
-
 std::string digest_of_public_key(EVP_PKEY* key) {
   unsigned char* der = nullptr;
   const int size = i2d_PUBKEY(key, &der);
@@ -91,7 +86,7 @@ std::string digest_of_public_key(EVP_PKEY* key) {
   const int done = EVP_Digest(der, static_cast<size_t>(size), digest, &length, EVP_sha256(), nullptr);
   OPENSSL_free(der);
   EADEM_CHECK(done == 1);
-  return hex(digest, length);
+  return to_hex({reinterpret_cast<const char*>(digest), length});
 }
 
 std::shared_ptr<EVP_PKEY> public_half(EVP_PKEY* key) {

@@ -380,6 +380,7 @@ void EngineImpl::tell_end(Sequence& sequence, FinishReason reason, const News& n
   outcome.cached_tokens = std::max(sequence.cached_tokens, 0);
   outcome.drafted_tokens = sequence.drafted;
   outcome.accepted_tokens = sequence.accepted;
+  outcome.preemptions = sequence.preemptions;
   if (speculation_ != nullptr) speculation_->forget(sequence);
   const bool complete = reason == FinishReason::kStop || reason == FinishReason::kLength;
   if (complete) outcome.embedding = embedding_of(sequence);

@@ -63,6 +63,7 @@ struct Outcome {
   std::string kv_hash;
   int cached_tokens = 0;                        // prompt tokens whose keys and values came from the prefix cache
   int drafted_tokens = 0, accepted_tokens = 0;  // guesses that were computed, and those that were right
+  int preemptions = 0;
   std::vector<float> embedding;                 // of a pooled request: [hidden], of length 1
 };
 

@@ -108,6 +108,7 @@ void Scheduler::preempt(Sequence& sequence) {
   EADEM_CHECK(it != running_.end());
   if (before_preemption_) before_preemption_(sequence);
   std::unique_ptr<Sequence> owned = std::move(*it);
+  ++owned->preemptions;
   owned->draft.clear();
   running_.erase(it);
   cache_->release(*owned);

@@ -44,6 +44,7 @@ struct Sequence {
   int64_t pooled_rows = 0;
   bool prompt_told = false, start_told = false;
   int64_t forced_preemptions = 0;
+  int preemptions = 0;
 
   // Kept by the scheduler.
   std::vector<int32_t> table;     // its KV blocks, in order of position

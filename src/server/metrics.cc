@@ -73,6 +73,8 @@ void Metrics::received(uint64_t prompt_tokens) {
 
 void Metrics::refused(Refusal why) { bump(refused_[static_cast<size_t>(why)]); }
 
+void Metrics::receipt() { bump(receipts_); }
+
 void Metrics::first_token(double seconds) {
   first_token_.add(seconds);
   bump(generation_tokens_);
@@ -168,6 +170,7 @@ std::string Metrics::prometheus(const Moment& moment) const {
   for (size_t i = 0; i < kRefusals; ++i) {
     text.sample("eadem_requests_refused_total", {{"reason", std::string(kRefusalNames[i])}}, value(refused_[i]));
   }
+  text.counter("eadem_receipts_total", "receipts signed", value(receipts_));
   text.counter("eadem_requests_total", "requests accepted", value(requests_));
   for (const NamedCounter& counter : kCounters) {
     const bool gauge = std::string_view(counter.name).starts_with("max_");

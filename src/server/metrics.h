@@ -79,6 +79,9 @@ class Metrics {
   // One answer ended, `seconds` after its request came.
   void finished(FinishReason reason, const AnswerCounts& counts, double seconds);
 
+  // An answer was given a signed receipt.
+  void receipt();
+
   // One HTTP reply ended (or was cut off).
   void replied(int status);
 
@@ -103,7 +106,7 @@ class Metrics {
   static constexpr size_t kReasons = 5, kRefusals = 3;
 
   double start_;  // seconds since 1970
-  Count requests_{0}, prompt_tokens_{0}, cached_tokens_{0}, generation_tokens_{0};
+  Count requests_{0}, prompt_tokens_{0}, cached_tokens_{0}, generation_tokens_{0}, receipts_{0};
   std::array<Count, kReasons> answers_{};
   std::array<Count, kRefusals> refused_{};
   Histogram first_token_, inter_token_, request_, prompt_length_, answer_length_;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <utility>
 
+#include "api/receipts.h"
 #include "server/http/response.h"
 #include "server/metrics.h"
 #include "server/page.h"
@@ -96,6 +97,7 @@ Result<void> Server::load() {
   OpenaiOptions& openai = state.options.openai;
   if (!openai.chat_template.empty()) state.options.service.engine.chat_template = openai.chat_template;
   EADEM_ASSIGN_OR_RETURN(state.service, Service::open(state.options.service));
+  if (openai.receipt_key != nullptr) EADEM_RETURN_IF_ERROR(api::check_receipts(state.service->engine().info()));
   openai.service = state.service.get();
   openai.metrics = &state.metrics;
   if (openai.model_names.empty()) openai.model_names = {state.options.service.engine.model};

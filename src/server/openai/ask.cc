@@ -38,12 +38,24 @@ Result<void> check_top(const json& fields, const char* field) {
   return read_int(fields, field, 0, kMaxLogprobs, ignored);
 }
 
+// true, false, "full" or "hashes".
+Result<void> parse_receipt(const json& own, Ask& ask) {
+  const auto found = own.find("receipt");
+  if (found == own.end() || *found == json(false)) return {};
+  if (*found != json(true) && *found != json("full") && *found != json("hashes")) {
+    return must_be("receipt", "true, false, \"full\" or \"hashes\"");
+  }
+  ask.receipt = *found == json("hashes") ? contract::ReceiptContent::kHashes : contract::ReceiptContent::kFull;
+  return {};
+}
+
 // What both endpoints share: sampling, and how the answer is given.
 Result<void> parse_common(Body& body, const SamplingParams& defaults, Ask& ask) {
   EADEM_RETURN_IF_ERROR(read_string(body.own, "model", ask.model));
   EADEM_RETURN_IF_ERROR(parse_stream(body.own, ask));
   EADEM_RETURN_IF_ERROR(read_bool(body.own, "return_token_ids", ask.return_token_ids));
   EADEM_RETURN_IF_ERROR(read_bool(body.own, "return_tokens_as_token_ids", ask.tokens_as_ids));
+  EADEM_RETURN_IF_ERROR(parse_receipt(body.own, ask));
   EADEM_RETURN_IF_ERROR(parse_schedule(body.own, ask.priority, ask.timeout));
   EADEM_RETURN_IF_ERROR(check_top(body.sampling, "prompt_logprobs"));
   ask.max_tokens_given = body.sampling.contains("max_tokens") || body.sampling.contains("max_completion_tokens");

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/receipt.h"
 #include "core/result.h"
 #include "eadem/request.h"
 #include "server/openai/fields.h"
@@ -52,6 +53,7 @@ struct Ask {
   bool prompt_logprobs = false;  // the extra of that name, with so many of the most likely
   int prompt_top = 0;
   bool return_token_ids = false, tokens_as_ids = false;
+  std::optional<contract::ReceiptContent> receipt;
 };
 
 Result<Ask> parse_completion(std::string_view body, const SamplingParams& defaults);

@@ -1,13 +1,12 @@
 #include "server/openai/context.h"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <climits>
 #include <future>
 
+#include "contract/receipt.h"
 #include "server/openai/reasoning.h"
-#include "text/blake3.h"
 
 namespace eadem::server {
 
@@ -52,11 +51,6 @@ int64_t unix_time() {
   return std::chrono::duration_cast<std::chrono::seconds>(now).count();
 }
 
-std::string hash_of_tokens(const std::vector<int32_t>& tokens) {
-  static_assert(std::endian::native == std::endian::little);
-  text::Blake3 hash;
-  hash.update(tokens.data(), tokens.size() * sizeof(int32_t));
-  return hash.hex_digest();
-}
+std::string hash_of_tokens(const std::vector<int32_t>& tokens) { return contract::digest_of_tokens(tokens); }
 
 }  // namespace eadem::server

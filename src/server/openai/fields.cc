@@ -57,6 +57,8 @@ constexpr Field kFields[] = {
     {"return_token_ids", kText, kOwn, kBool, "Give the token ids of prompt and answer; default false."},
     {"return_tokens_as_token_ids", kText, kOwn, kBool,
      "In logprobs, write a token as token_id:N instead of its text; default false."},
+    {"receipt", kText, kOwn, R"({"enum":[true,false,"full","hashes"]})",
+     "A signed receipt of each answer in eadem.receipts; hashes: without prompt, parameters, tokens. Default false."},
     {"priority", kText | kEmbeddings, kOwn, R"({"type":"integer","minimum":-2147483648,"maximum":2147483647})",
      "Smaller comes first; moves the time of an answer, never the answer. Default 0."},
     {"timeout", kText | kEmbeddings, kOwn, R"({"type":"number","minimum":0.001,"maximum":1000000})",

@@ -9,6 +9,10 @@ using nlohmann::ordered_json;
 
 void fingerprint(const SharedContext& context, const HttpRequest&, const SharedReply& reply) {
   const Engine& engine = context->engine;
+  ordered_json receipts;  // null: the server signs none
+  if (const auto& key = context->options.receipt_key; key != nullptr) {
+    receipts = {{"key_id", key->key_id()}, {"public_key", key->verifying_key().pem()}};
+  }
   const ordered_json object = {
       {"fingerprint", engine.identity()},
       {"numerics", engine.info().numerics},
@@ -16,6 +20,7 @@ void fingerprint(const SharedContext& context, const HttpRequest&, const SharedR
       {"promise",
        "Two answers with the same fingerprint, prompt token ids, seed and sampling are equal, bit for bit. The "
        "fingerprint is the BLAKE3 digest of `covers`, written as RFC 8785 JSON."},
+      {"receipts", receipts},
       // Proven without influence on the bits, and told so that a difference can be traced.
       {"deployment",
        {{"version", context->options.version},

@@ -44,6 +44,9 @@ Generation::Generation(std::shared_ptr<Context> context, Prepared prepared, std:
   head_ = "{\"id\":" + json_quote((ask_.chat ? "chatcmpl-" : "cmpl-") + request_id) + ",\"object\":\"" + object +
           "\",\"created\":" + std::to_string(unix_time()) + ",\"model\":" + json_quote(context_->model) +
           ",\"system_fingerprint\":" + json_quote(context_->engine.identity());
+  if (ask_.receipt) {  // a receipt names the reply that it came with
+    for (Request& request : requests_) request.id = (ask_.chat ? "chatcmpl-" : "cmpl-") + request_id;
+  }
   const int answers = static_cast<int>(requests_.size()) * ask_.sampling.n;
   choices_.reserve(static_cast<size_t>(answers));
   for (int i = 0; i < answers; ++i) choices_.emplace_back(*this, i);

@@ -49,13 +49,17 @@ class Generation final : public Job {
   void end_choice(Choice& choice, const Completion& answer);
   void end_stream();
   // members: of the choice, behind its index. finish_reason: empty while it goes on.
-  void write_chunk(const Choice& choice, const std::string& members, std::string_view finish_reason);
+  // receipts: of the choice, where they come with this chunk.
+  void write_chunk(const Choice& choice, const std::string& members, std::string_view finish_reason,
+                   const std::string& receipts = {});
 
   // Whole replies (whole.cc).
   std::string whole_reply();
   std::string whole_choice(Choice& choice, const Completion& answer);
 
   // What both say.
+  std::string receipt_of(const Choice& choice, const Completion& answer) const;  // an envelope, or null
+  std::string eadem_with(const std::string& receipts) const;  // receipts: empty where none were asked
   std::string whole_logprobs(Choice& choice, const Completion& answer);
   std::string prompt_members(const Choice& choice, const std::vector<SampledToken>& prompt) const;
   std::string usage_json(bool final) const;

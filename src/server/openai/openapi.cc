@@ -21,6 +21,7 @@ ordered_json body_schema(const Context& context, Endpoint endpoint, std::vector<
     if ((field.endpoints & endpoint) == 0) continue;
     ordered_json schema = parse(field.schema);
     if (field.name == "model") schema = {{"enum", context.options.model_names}};
+    if (field.name == "receipt" && context.options.receipt_key == nullptr) schema = {{"const", false}};
     if (field.name == "dimensions") schema = {{"const", context.engine.info().hidden}};
     if (std::find(required.begin(), required.end(), field.name) == required.end()) {
       schema = {{"anyOf", {std::move(schema), {{"type", "null"}}}}};

@@ -81,7 +81,14 @@ inline constexpr std::string_view kSchemas = R"json({
     "prompts": {"type": "array", "description": "Instead of prompt_hash, where prompts came as a list.",
       "items": {"type": "object", "required": ["prompt_hash", "prompt_tokens", "max_tokens"], "properties": {
         "prompt_hash": {"type": "string"}, "prompt_tokens": {"type": "integer"}, "max_tokens": {"type": "integer"}}}},
-    "sampling": {"type": "object", "description": "The values that counted, under their names."}}},
+    "sampling": {"type": "object", "description": "The values that counted, under their names."},
+    "receipts": {"type": "array", "items": {"anyOf": [{"type": "null"}, {"$ref": "#/components/schemas/Envelope"}]},
+      "description": "Where receipt asked: one for each choice. Streamed: in a choice's last object."}}},
+"Envelope": {"type": "object", "description": "A DSSE envelope with an in-toto statement (docs/receipts.md).",
+  "required": ["payload", "payloadType", "signatures"], "properties": {
+    "payload": {"type": "string"}, "payloadType": {"const": "application/vnd.in-toto+json"},
+    "signatures": {"type": "array", "items": {"type": "object", "required": ["keyid", "sig"], "properties": {
+      "keyid": {"type": "string"}, "sig": {"type": "string"}}}}}},
 "Usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"], "properties": {
   "prompt_tokens": {"type": "integer"}, "completion_tokens": {"type": "integer"}, "total_tokens": {"type": "integer"},
   "prompt_tokens_details": {"type": "object", "properties": {
@@ -163,6 +170,9 @@ inline constexpr std::string_view kSchemas = R"json({
   "properties": {
     "fingerprint": {"type": "string"}, "numerics": {"type": "string"}, "promise": {"type": "string"},
     "covers": {"type": "object", "additionalProperties": {"type": "string"}},
+    "receipts": {"anyOf": [{"type": "null"}, {"type": "object", "required": ["key_id", "public_key"],
+      "properties": {"key_id": {"type": "string"}, "public_key": {"type": "string"}}}],
+      "description": "The key that receipts are signed with; null: none are given."},
     "deployment": {"type": "object", "description": "Without influence on the bits."}}},
 "Verification": {"type": "object", "required": ["equal", "compared", "first_difference", "fingerprint"], "properties": {
   "equal": {"type": "boolean"}, "fingerprint": {"type": "string"},

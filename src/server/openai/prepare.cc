@@ -144,12 +144,16 @@ std::optional<std::chrono::steady_clock::time_point> deadline_of(const Context& 
 Result<Prepared> prepare(const Context& context, Ask ask, std::chrono::steady_clock::time_point arrival) {
   Prepared prepared;
   prepared.ask = std::move(ask);
+  if (prepared.ask.receipt && context.options.receipt_key == nullptr) {
+    return Error{"field 'receipt' cannot be used: the server has no key to sign with (--receipt-key)"};
+  }
   SamplingParams& sampling = prepared.ask.sampling;
   if (!sampling.seed) sampling.seed = api::random_seed();
   EADEM_RETURN_IF_ERROR(prepared.ask.chat ? prepare_chat(context, prepared) : prepare_completions(context, prepared));
   const auto deadline = deadline_of(context, prepared.ask.timeout, arrival);
   for (Request& request : prepared.requests) {
     request.deadline = deadline;
+    request.receipt = prepared.ask.receipt.has_value();
     EADEM_RETURN_IF_ERROR(context.service.check(request));
   }
   prepared.eadem = describe(context, prepared);

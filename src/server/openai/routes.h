@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "contract/keys.h"
 #include "eadem/service.h"
 #include "server/http/http.h"
 #include "server/metrics.h"
@@ -21,6 +23,7 @@ struct OpenaiOptions {
   std::string tool_parser, reasoning_parser;     // --tool-call-parser, --reasoning-parser; empty: by the template
   // --chat-template: text of a template; empty: the model's. The engine renders, so it must be EngineOptions' as well.
   std::string chat_template;
+  std::shared_ptr<const contract::SigningKey> receipt_key;  // --receipt-key; null: no receipts
   bool generation_config = true;  // false (--generation-config vllm): the model's own defaults are not used
 };
 

@@ -7,9 +7,14 @@
 
 namespace eadem::server {
 
-void Generation::write_chunk(const Choice& choice, const std::string& members, std::string_view finish_reason) {
+void Generation::write_chunk(const Choice& choice, const std::string& members, std::string_view finish_reason,
+                             const std::string& receipts) {
   std::string out = "data: " + head_;
-  if (std::exchange(first_chunk_, false)) out += ",\"eadem\":" + eadem_;
+  if (std::exchange(first_chunk_, false)) {
+    out += ",\"eadem\":" + eadem_with(receipts);
+  } else if (!receipts.empty()) {
+    out += ",\"eadem\":{\"receipts\":[" + receipts + "]}";
+  }
   out += ",\"choices\":[{\"index\":";
   append_integer(out, choice.index);
   out += ',';
@@ -84,7 +89,7 @@ void Generation::end_choice(Choice& choice, const Completion& answer) {
   if (ask_.chat) {
     members = "\"delta\":{" + message_members(choice.text.finish(), true) + "},\"logprobs\":null";
   }
-  write_chunk(choice, members, finish_reason_of(choice, answer));
+  write_chunk(choice, members, finish_reason_of(choice, answer), ask_.receipt ? receipt_of(choice, answer) : "");
 }
 
 void Generation::end_stream() {

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/receipts.h"
 #include "server/openai/generation.h"
 #include "server/openai/json_text.h"
 
@@ -85,15 +86,30 @@ std::string Generation::whole_choice(Choice& choice, const Completion& answer) {
   return out + "}";
 }
 
+std::string Generation::receipt_of(const Choice& choice, const Completion& answer) const {
+  if (!api::has_receipt(answer)) return "null";
+  const Request& request = requests_[static_cast<size_t>(choice.prompt)];
+  context_->metrics.receipt();
+  return contract::seal_receipt(api::make_receipt(context_->engine, request, answer), *ask_.receipt,
+                                *context_->options.receipt_key);
+}
+
+std::string Generation::eadem_with(const std::string& receipts) const {
+  if (receipts.empty()) return eadem_;
+  return eadem_.substr(0, eadem_.size() - 1) + ",\"receipts\":[" + receipts + "]}";
+}
+
 std::string Generation::whole_reply() {
-  std::string out = head_ + ",\"choices\":[";
+  std::string out = head_ + ",\"choices\":[", receipts;
   for (size_t prompt = 0; prompt < answers_.size(); ++prompt) {
     for (const Completion& answer : answers_[prompt]) {
       if (out.back() != '[') out += ',';
-      out += whole_choice(choice(static_cast<int>(prompt), answer.index), answer);
+      Choice& of = choice(static_cast<int>(prompt), answer.index);
+      out += whole_choice(of, answer);
+      if (ask_.receipt) receipts += (receipts.empty() ? "" : ",") + receipt_of(of, answer);
     }
   }
-  return out + "],\"usage\":" + usage_json(true) + ",\"eadem\":" + eadem_ + "}";
+  return out + "],\"usage\":" + usage_json(true) + ",\"eadem\":" + eadem_with(receipts) + "}";
 }
 
 }  // namespace eadem::server
