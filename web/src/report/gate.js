@@ -46,7 +46,7 @@ function Drift({ requests }) {
       request.id,
       request.level,
       html`<${Verdict} verdict=${request.verdict} />`,
-      html`<${Difference} difference=${request.first_difference} />`,
+      html`<${Difference} difference=${{ ...request.first_difference, request: undefined }} />`,
       shown(request.tokens_different),
       shown(request.logprob_distance),
       shown(request.kl),
@@ -59,15 +59,14 @@ function Approvals({ approvals }) {
   if (approvals.length === 0) return html`<p>None was ever approved for this baseline.</p>`;
   return html`<${Table}
     caption="Approved breaks, by whom and why"
-    columns=${["Date", "Counts", "Signer", "Reason", ">Answers", "Key", "Baseline", "Would be"]}
+    columns=${["Date", "Counts", "Signer", "Reason", ">Answers", "Key", "Baseline would be"]}
     rows=${approvals.map((one) => [
       one.date,
-      one.counts === false ? html`<${Verdict} verdict="bug">${one.fault}<//>` : "yes",
-      one.signer,
+      one.counts === false ? html`<span class="prose"><${Verdict} verdict="bug">no<//> ${one.fault}</span>` : "yes",
+      html`<span class="prose">${one.signer}</span>`,
       html`<span class="prose">${one.reason}</span>`,
       shown(one.requests),
       html`<${Digest} value=${one.key_id} />`,
-      html`<${Digest} value=${one.from} />`,
       html`<${Digest} value=${one.to} />`,
     ])}
   />`;

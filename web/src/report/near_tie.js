@@ -20,7 +20,7 @@ function Positions({ prompts }) {
 
 const share = ({ at_risk: risky, positions }) => percent(positions ? risky / positions : null);
 
-const named = (token, text) => html`<span class="mono">${shown(token)} ${JSON.stringify(text ?? "")}</span>`;
+const named = (token, text) => html`<span class="mono">${token} ${JSON.stringify(text ?? "")}</span>`;
 
 export function NearTie({ result }) {
   const { categories = [], runs = [], control, skipped = [] } = result;

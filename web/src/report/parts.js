@@ -110,7 +110,8 @@ export function Table({ caption, columns, rows, visible = false, wide = false })
     </div>`;
 }
 
-const side = ({ value, bits } = {}) => `${shown(value)}${bits ? ` (${bits})` : ""}`;
+const exactly = (value) => (typeof value === "number" ? String(value) : shown(value));
+const side = ({ value, bits } = {}) => `${exactly(value)}${bits ? ` (${bits})` : ""}`;
 
 /**
  * Where two answers part: as src/audit/difference.h tells it (field, position, was, is), or in the gate's words (what, step,
@@ -118,7 +119,7 @@ const side = ({ value, bits } = {}) => `${shown(value)}${bits ? ` (${bits})` : "
  */
 export function Difference({ difference }) {
   if (!difference) return NONE;
-  const token = (id, text) => ({ value: text === undefined ? id : `${shown(id)} ${JSON.stringify(text)}` });
+  const token = (id, text) => ({ value: text === undefined ? id : `${id} ${JSON.stringify(text)}` });
   const field = difference.field ?? words(difference.what ?? "");
   const position = difference.position ?? difference.step;
   const was = difference.was ?? token(difference.expected, difference.expected_text);
