@@ -1,12 +1,17 @@
 #include "audit/black_box/site.h"
 
 #include <algorithm>
+#include <span>
+
+#include "core/sha256.h"
 
 namespace eadem::audit::black_box {
 namespace {
 
-constexpr int kMargin = 24;                             // tokens: lengths are estimates, and chat templates add some
-constexpr int kUnknownContext = 2048;                   // tokens that an endpoint which does not tell is taken to have
+constexpr int kMargin = 24;              // tokens: lengths are estimates, and chat templates add some
+constexpr int kUnknownContext = 2048;    // tokens that an endpoint which does not tell is taken to have
+constexpr double kCompanySeconds = 0.5;  // that a neighbour runs, at least, as fast as the endpoint is alone
+constexpr int kMostNeighbourAnswer = 600;
 constexpr uint64_t kNeighbours = 1000, kSubjects = 10;  // numbers of prompts (request.h)
 
 }  // namespace
@@ -14,6 +19,11 @@ constexpr uint64_t kNeighbours = 1000, kSubjects = 10;  // numbers of prompts (r
 Site::Site(Traffic& traffic, Abilities abilities, const EndpointOptions& options)
     : traffic_(traffic), can_(std::move(abilities)), options_(options) {
   const int context = static_cast<int>(std::min<int64_t>(can_.context > 0 ? can_.context : kUnknownContext, 1 << 20));
+  if (can_.token_seconds > 0.0) {
+    const double wanted = kCompanySeconds / can_.token_seconds;
+    sizes_.neighbour_answer =
+        static_cast<int>(std::clamp<double>(wanted, sizes_.neighbour_answer, kMostNeighbourAnswer));
+  }
   // A small context: everything shorter, down to what still is a request.
   const int room = std::max(context - sizes_.answer - kMargin, 1);
   for (int& tokens : sizes_.prompts) tokens = std::min(tokens, room);
@@ -78,11 +88,24 @@ std::optional<Answer> Site::answer_of(const std::string& id, const Wish& wish, T
 const Choice* Site::alone(const Subject& subject, Trial& trial) {
   const Ask what = ask(subject.wish);
   const std::string key = what.path + what.body.dump();
-  if (const auto found = alone_.find(key); found != alone_.end()) return &found->second;
+  if (const auto found = alone_.find(key); found != alone_.end()) return &found->second.choice;
   if (!answer_of(subject.id, subject.wish, trial)) return nullptr;
   const auto answer = answer_of(subject.id, subject.wish, trial);
   if (!answer) return nullptr;
-  return &alone_.emplace(key, answer->choices.front()).first->second;
+  return &alone_.emplace(key, Alone{subject.id, answer->choices.front()}).first->second.choice;
+}
+
+nlohmann::ordered_json Site::requests() const {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const auto& [key, alone] : alone_) {
+    const std::string text = to_json(alone.choice).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    Sha256 hash;
+    hash.update(std::as_bytes(std::span(text)));
+    all.push_back({{"id", alone.id},
+                   {"tokens", std::max(alone.choice.tokens.size(), alone.choice.token_ids.size())},
+                   {"answer_hash", hash.hex()}});
+  }
+  return all;
 }
 
 }  // namespace eadem::audit::black_box

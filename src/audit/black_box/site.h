@@ -58,18 +58,24 @@ class Site {
   void remember(const Answer& answer);
   const std::set<std::string>& fingerprints() const { return fingerprints_; }
   int64_t answers() const { return answers_; }
+  // The requests that were asked alone: "id", "tokens", and the hash of all that is compared of the answer.
+  nlohmann::ordered_json requests() const;
 
   // What earlier cells found. Empty: nothing that speaks against it.
-  std::string no_company;      // why requests cannot be said to run together
-  std::string no_seed;         // why a seed does not fix an answer
-  double alone_seconds = 0.0;  // of the middle request, the baseline
+  std::string no_company;  // why requests cannot be said to run together
+  std::string no_seed;     // why a seed does not fix an answer
 
  private:
+  struct Alone {
+    std::string id;
+    Choice choice;
+  };
+
   Traffic& traffic_;
   Abilities can_;
   EndpointOptions options_;
   Sizes sizes_;
-  std::map<std::string, Choice> alone_;
+  std::map<std::string, Alone> alone_;  // by path and body
   std::set<std::string> fingerprints_;
   int64_t answers_ = 0;
 };

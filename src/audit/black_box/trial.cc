@@ -62,6 +62,10 @@ ordered_json difference_of(const Choice& was, const Choice& is, Extent extent) {
   return difference.is_null() ? difference_in_print(a, b) : difference;
 }
 
+bool is_lost(const Sent& sent) {
+  return sent.fault == Fault::kUnreachable || sent.fault == Fault::kRefused || sent.fault == Fault::kTimeout;
+}
+
 ordered_json& Trial::run() {
   ordered_json& runs = result_.evidence["runs"];
   if (runs.empty()) begin("");
@@ -96,9 +100,7 @@ void Trial::no_answer(const std::string& request, const Sent& sent) {
   }
   ordered_json& faults = run()["faults"];
   faults.push_back({{"request", request}, {"message", sent.message}});
-  if (sent.fault == Fault::kUnreachable || sent.fault == Fault::kRefused || sent.fault == Fault::kTimeout) {
-    lost_ = sent.message;
-  }
+  if (is_lost(sent)) lost_ = sent.message;
   if (sent.fault == Fault::kBusy) {
     cannot("the endpoint does not take so many requests: " + sent.message);
   } else {
@@ -108,7 +110,11 @@ void Trial::no_answer(const std::string& request, const Sent& sent) {
 
 void Trial::note(const char* name, ordered_json value) { run()[name] = std::move(value); }
 
-void Trial::company(const Presence& presence) { run()["co_residency"] = to_json(presence); }
+void Trial::company(const std::string& request, const Presence& presence) {
+  ordered_json evidence = {{"request", request}};
+  evidence.update(to_json(presence));
+  run()["co_residency"].push_back(std::move(evidence));
+}
 
 void Trial::cannot(const std::string& reason) {
   if (reason_.empty()) reason_ = reason;
@@ -136,6 +142,9 @@ CellResult Trial::finish(double seconds) {
   } else if (!reason_.empty()) {
     result_.verdict = Verdict::kNotTestable;
     result_.reason = reason_;
+  } else if (result_.compared == 0 && !held_) {
+    result_.verdict = Verdict::kNotTestable;
+    result_.reason = "nothing was compared";
   } else {
     result_.verdict = Verdict::kPass;
   }

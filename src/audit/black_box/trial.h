@@ -21,6 +21,9 @@ enum class Extent : uint8_t {
 // Null, or the first difference as audit/difference.h tells it. Logprobs are compared as the numbers that were printed.
 nlohmann::ordered_json difference_of(const Choice& was, const Choice& is, Extent extent = Extent::kAll);
 
+// Whether no further request is worth sending: the endpoint is gone, refuses access, or hangs.
+bool is_lost(const Sent& sent);
+
 class Trial {
  public:
   explicit Trial(Cell cell) { result_.cell = std::move(cell); }
@@ -33,7 +36,10 @@ class Trial {
   void no_answer(const std::string& request, const Sent& sent);
   // Evidence of the run that was begun.
   void note(const char* name, nlohmann::ordered_json value);
-  void company(const Presence& presence);
+  // What speaks for the last request having run beside others.
+  void company(const std::string& request, const Presence& presence);
+  // The cell holds without a comparison of answers.
+  void held() { held_ = true; }
   // Why the cell could not be tested; the first reason counts.
   void cannot(const std::string& reason);
   void fail(const std::string& reason);
@@ -48,7 +54,7 @@ class Trial {
 
   CellResult result_;
   std::string failure_, reason_, lost_;
-  bool interrupted_ = false;
+  bool interrupted_ = false, held_ = false;
 };
 
 }  // namespace eadem::audit::black_box

@@ -9,7 +9,6 @@ namespace {
 
 using Values = std::vector<std::string>;
 
-constexpr const char* kNoStream = "the endpoint does not stream";
 constexpr const char* kNoLogprobs = "the endpoint gives no logprobs";
 
 int number_of(const std::string& value) { return std::max(1, std::atoi(value.c_str())); }
@@ -63,7 +62,7 @@ void run_seeded_repeat(Site& site, const Values& values, Trial& trial) {
 }
 
 void run_streamed(Site& site, const Values&, Trial& trial) {
-  if (!site.can().streaming) return trial.cannot(kNoStream);
+  if (!site.can().streaming) return trial.cannot(site.can().no_stream);
   for (const Subject& subject : site.subjects()) {
     Wish whole = subject.wish;
     whole.stream = false;
@@ -198,6 +197,7 @@ void run_fingerprint(Site& site, const Values&, Trial& trial) {
   trial.begin("");
   trial.note("answers", site.answers());
   trial.note("system_fingerprint", site.fingerprints());
+  trial.held();
   if (site.fingerprints().empty()) return trial.cannot("the endpoint tells no system_fingerprint");
   if (site.fingerprints().size() > 1)
     trial.fail("the endpoint told " + std::to_string(site.fingerprints().size()) +

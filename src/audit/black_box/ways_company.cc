@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 
 #include "audit/black_box/meeting.h"
@@ -9,8 +10,25 @@ namespace {
 
 using Values = std::vector<std::string>;
 
-constexpr int kTries = 3;  // until requests met; each time the neighbours' answers are longer
-constexpr int kGrow = 3;   // by this factor
+// Whether to try once more to make requests meet. Each time the neighbours' answers are longer; an endpoint that is
+// slow to show it is not tried for ever.
+class Tries {
+ public:
+  bool more() {
+    ++tries_;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    return tries_ <= kLeast || (tries_ <= kMost && seconds < kSeconds);
+  }
+  // How many times as long as usual.
+  int grow() const { return std::min(1 << (tries_ - 1), 4); }
+
+ private:
+  static constexpr int kLeast = 2, kMost = 6;
+  static constexpr double kSeconds = 15.0;
+  int tries_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 constexpr int kFewNeighbours = 5;
 
 int few(const Site& site) { return std::min(kFewNeighbours, site.max_neighbours()); }
@@ -44,8 +62,8 @@ void compare_in(Site& site, const Subject& subject, Trial& trial, const std::fun
   const Choice* baseline = site.alone(subject, trial);
   if (baseline == nullptr) return;
   Presence presence;
-  for (int i = 0, grow = 1; i < kTries && !presence.reached; ++i, grow *= kGrow) {
-    const Met met = meet(site.traffic(), meeting_of(grow));
+  for (Tries tries; !presence.reached && tries.more();) {
+    const Met met = meet(site.traffic(), meeting_of(tries.grow()));
     remember_all(site, met);
     if (!met.request->ok()) {
       trial.no_answer(subject.id, *met.request);
@@ -53,7 +71,7 @@ void compare_in(Site& site, const Subject& subject, Trial& trial, const std::fun
     }
     site.remember(met.request->answer);
     presence = met.presence;
-    trial.company(presence);
+    trial.company(subject.id, presence);
     if (!trial.compare(subject.id, *baseline, met.request->answer.choices.front())) return;
   }
   if (!presence.reached) trial.cannot(not_reached(presence));
@@ -69,6 +87,27 @@ void compare_beside(Site& site, const Subject& subject, Trial& trial,
   });
 }
 
+// How long so many equal requests take one after the other, and at once. Evidence, no verdict: machines are busy.
+void time_together(Site& site, int count, Trial& trial) {
+  const Ask ask = site.ask(site.middle().wish);
+  double singles = 0.0;
+  for (int i = 0; i < count; ++i) {
+    const auto sent = site.traffic().ask_alone(ask);
+    if (!sent->ok()) return;
+    singles += sent->seconds;
+  }
+  std::vector<std::shared_ptr<Sent>> all;
+  for (int i = 0; i < count; ++i) all.push_back(site.traffic().send(ask));
+  for (const auto& sent : all) site.traffic().run_until([&] { return sent->done; }, 1e9);
+  double together = 0.0;
+  for (const auto& sent : all) {
+    if (!sent->ok()) return;
+    together = std::max(together, sent->seconds);
+  }
+  trial.note("seconds_one_after_the_other", singles);
+  trial.note("seconds_together", together);
+}
+
 }  // namespace
 
 // Two and more streams at once: do their tokens come between one another's?
@@ -78,27 +117,28 @@ void run_co_residency(Site& site, const Values& values, Trial& trial) {
   for (const std::string& value : values) {
     const int count = std::clamp(std::atoi(value.c_str()) - 1, 1, std::max(1, site.max_neighbours()));
     trial.begin(value);
-    const auto alone = site.traffic().ask_alone(site.ask(subject.wish));
-    if (!alone->ok()) return trial.no_answer(subject.id, *alone);
     Presence presence;
     std::string fault;
-    for (int i = 0, grow = 1; i < kTries && !presence.reached; ++i, grow *= kGrow) {
+    for (Tries tries; !presence.reached && tries.more();) {
       Meeting meeting;
-      meeting.before = neighbours(site, count, grow);
+      meeting.before = neighbours(site, count, tries.grow());
       meeting.request = site.ask(subject.wish);
       const Met met = meet(site.traffic(), meeting);
       if (site.traffic().stopped()) return trial.interrupted();
+      if (is_lost(*met.request)) return trial.no_answer(subject.id, *met.request);
       remember_all(site, met);
       presence = met.presence;
-      fault = met.request->ok() ? "" : "; the request had no answer: " + met.request->message;
-      trial.company(presence);
-      trial.note("seconds_alone", alone->seconds);
-      trial.note("seconds_in_company", met.request->seconds);
-      trial.note("neighbours_cut_off", std::count_if(met.before.begin(), met.before.end(),
-                                                     [](const auto& one) { return one->fault != Sent::Fault::kNone; }));
+      fault = met.request->ok() ? "" : met.request->message;
+      trial.company(subject.id, presence);
+      const auto cut = std::count_if(met.before.begin(), met.before.end(),
+                                     [](const auto& one) { return one->fault != Sent::Fault::kNone; });
+      if (cut > 0) trial.note("neighbours_without_an_answer", cut);
     }
-    if (!presence.reached && why.empty()) why = not_reached(presence) + fault;
+    time_together(site, count + 1, trial);
+    if (!presence.reached && !fault.empty()) trial.fail("in company the request has no answer: " + fault);
+    if (!presence.reached && why.empty()) why = not_reached(presence);
   }
+  trial.held();
   if (why.empty()) return;
   site.no_company = why + "; nothing can be said of batches";
   trial.cannot(site.no_company);
@@ -109,8 +149,11 @@ void run_batch_size(Site& site, const Values& values, Trial& trial) {
   const std::vector<Subject> all = site.subjects();
   for (const std::string& value : values) {
     const int count = std::atoi(value.c_str());
-    if (count > site.max_neighbours()) continue;
     trial.begin(value);
+    if (count > site.max_neighbours()) {
+      trial.note("left_out", "more than --max-concurrent allows");
+      continue;
+    }
     for (size_t i = 0; i < std::min<size_t>(2, all.size()) && trial.lost().empty(); ++i)
       compare_beside(site, all[i], trial, [&](int grow) { return neighbours(site, count, grow); });
   }
@@ -233,26 +276,30 @@ void run_all_at_once(Site& site, const Values& values, Trial& trial) {
     for (int i = 0; i + 1 < count; ++i) meeting.before.push_back(site.ask(all[static_cast<size_t>(i)].wish));
     meeting.request = site.ask(all.back().wish);
     meeting.to_the_end = true;
-    Met met;
-    for (int i = 0; i < kTries && !met.presence.reached; ++i) {
-      met = meet(site.traffic(), meeting);
+    Presence presence;
+    for (Tries tries; !presence.reached && tries.more();) {
+      Met met = meet(site.traffic(), meeting);
       remember_all(site, met);
       met.before.push_back(met.request);
       for (size_t k = 0; k < all.size(); ++k) {
         const Sent& sent = *met.before[k];
         if (!sent.ok()) return trial.no_answer(all[k].id, sent);
         trial.compare(all[k].id, *baselines[k], sent.answer.choices.front());
+        auto others = met.before;
+        others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
+        const Presence one = presence_of(sent, others, site.traffic().readings());
+        if (k == 0 || one.interleaved > presence.interleaved) presence = one;
       }
-      trial.company(met.presence);
+      trial.company("the one that met most others", presence);
     }
-    if (!met.presence.reached) trial.cannot(not_reached(met.presence));
+    if (!presence.reached) trial.cannot(not_reached(presence));
   }
 }
 
 // A long prompt arrives while the subject draws its answer: in chunks or whole, it may not matter.
 void run_late_long_prompt(Site& site, const Values& values, Trial& trial) {
   if (!company_possible(site, trial)) return;
-  if (!site.can().streaming) return trial.cannot("the endpoint does not stream, so that its progress cannot be seen");
+  if (!site.can().streaming) return trial.cannot(site.can().no_stream);
   Subject subject = site.middle();
   subject.wish.max_tokens = site.fitting(3 * subject.wish.max_tokens, site.sizes().prompts[1]);
   for (const std::string& value : values) {
@@ -274,7 +321,7 @@ void run_late_long_prompt(Site& site, const Values& values, Trial& trial) {
 // Half of the neighbours go away while the subject draws.
 void run_parting(Site& site, const Values& values, Trial& trial) {
   if (!company_possible(site, trial)) return;
-  if (!site.can().streaming) return trial.cannot("the endpoint does not stream, so that its progress cannot be seen");
+  if (!site.can().streaming) return trial.cannot(site.can().no_stream);
   Subject subject = site.middle();
   subject.wish.max_tokens = site.fitting(2 * subject.wish.max_tokens, site.sizes().prompts[1]);
   for (const std::string& value : values) {
