@@ -1,13 +1,13 @@
 #include "audit/corpus.h"
 
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <set>
 #include <span>
 
 #include "api/request_json.h"
 #include "audit/corpus_manifest.h"
+#include "audit/files.h"
 #include "core/embedded_file.h"
 #include "text/blake3.h"
 
@@ -88,22 +88,7 @@ Result<Corpus> read_all(std::string_view manifest, const Opener& open) {
   return corpus;
 }
 
-Result<std::string> read_regular(const fs::path& path, uint64_t most) {
-  std::error_code fault;
-  const fs::file_status status = fs::symlink_status(path, fault);
-  if (status.type() == fs::file_type::not_found) return Error{"is missing: restore it"};
-  if (fault) return Error{"cannot be read: " + fault.message()};
-  if (status.type() != fs::file_type::regular) return Error{"is no plain file: put the file itself there"};
-  const uintmax_t size = fs::file_size(path, fault);
-  if (fault) return Error{"cannot be read: " + fault.message()};
-  if (size > most) return Error{"is larger than " + std::to_string(most >> 20) + " MiB: split it"};
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes(size, '\0');
-  if (!file || (size > 0 && !file.read(bytes.data(), static_cast<std::streamsize>(size)))) {
-    return Error{"cannot be read: check its permissions"};
-  }
-  return bytes;
-}
+Result<std::string> read_regular(const fs::path& path, uint64_t most) { return read_whole_file(path, most, true); }
 
 // JSONL that the manifest does not name would look as if it counted.
 Result<void> check_strays(const fs::path& folder, const Corpus& corpus) {
@@ -141,20 +126,6 @@ Result<std::string> embedded(std::string_view name) {
     if (file.name == name) return std::string(file.bytes);
   }
   return Error{"is missing"};
-}
-
-// Whole or not at all.
-Result<void> write_file(const fs::path& path, const std::string& bytes) {
-  const fs::path half = path.string() + ".part";
-  std::ofstream file(half, std::ios::binary | std::ios::trunc);
-  file << bytes;
-  file.close();
-  std::error_code fault;
-  if (file) fs::rename(half, path, fault);
-  if (file && !fault) return {};
-  std::error_code ignored;
-  fs::remove(half, ignored);
-  return Error{"cannot write " + path.string() + ": check its permissions and the disk"};
 }
 
 // The corpus as its folder has it, or a new one.
@@ -214,8 +185,8 @@ Result<Corpus> add(const std::string& folder, const CorpusAddition& addition) {
                            if (wanted == name) return bytes;
                            return read_regular(fs::path(folder) / wanted, kMostCorpusBytes);
                          }));
-  EADEM_RETURN_IF_ERROR(write_file(path, bytes));
-  EADEM_RETURN_IF_ERROR(write_file(fs::path(folder) / kCorpusManifest, manifest));
+  EADEM_RETURN_IF_ERROR(write_whole_file(path, bytes));
+  EADEM_RETURN_IF_ERROR(write_whole_file(fs::path(folder) / kCorpusManifest, manifest));
   return would;
 }
 
@@ -246,6 +217,7 @@ Result<CorpusRequest> parse_corpus_line(std::string_view line) {
   if (parsed.sampling.temperature != 0.0f && !parsed.sampling.seed) {
     return Error{"it draws at random without a 'seed': add one, or set 'temperature' to 0"};
   }
+  if (parsed.sampling.max_tokens < 1) return Error{"field 'max_tokens' must be at least 1: answers are compared"};
   request.id = parsed.id;
   request.request.erase("id");
   return request;
@@ -268,7 +240,7 @@ Result<Corpus> freeze_corpus(const std::string& folder, const std::string& day) 
   EADEM_ASSIGN_OR_RETURN(Corpus corpus, read_corpus(folder));
   if (!corpus.frozen.empty()) return about(folder, Error{"it is frozen already, since " + corpus.frozen});
   corpus.frozen = day;
-  EADEM_RETURN_IF_ERROR(write_file(fs::path(folder) / kCorpusManifest, manifest_text(corpus)));
+  EADEM_RETURN_IF_ERROR(write_whole_file(fs::path(folder) / kCorpusManifest, manifest_text(corpus)));
   return corpus;
 }
 
@@ -280,7 +252,7 @@ Result<void> thaw_corpus(const std::string& folder) {
   if (!corpus.ok()) return about(folder, Error{std::string(kCorpusManifest) + ": " + corpus.error().message});
   if (corpus.value().frozen.empty()) return about(folder, Error{"it is not frozen"});
   corpus.value().frozen.clear();
-  return write_file(fs::path(folder) / kCorpusManifest, manifest_text(corpus.value()));
+  return write_whole_file(fs::path(folder) / kCorpusManifest, manifest_text(corpus.value()));
 }
 
 }  // namespace eadem::audit

@@ -20,7 +20,7 @@ std::string digest_of(const Corpus& corpus);
 
 // "2026-11-29".
 bool is_day(std::string_view text);
-// Letters, digits, '.', '_' and '-', not beginning with a '.', of at most 128 characters: what cannot lead out of a folder.
+// 1 to 128 letters, digits, '.', '_' and '-', not beginning with a '.': what cannot lead out of a folder.
 bool is_plain_name(std::string_view text);
 
 }  // namespace eadem::audit

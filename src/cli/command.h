@@ -25,5 +25,7 @@ Run add_keygen(Flags flags);
 Run add_info(Flags flags);
 Run add_bench(Flags flags);
 Run add_serve(Flags flags);
+Run add_corpus(Flags flags);
+Run add_gate(Flags flags);
 
 }  // namespace eadem::cli

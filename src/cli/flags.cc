@@ -39,6 +39,10 @@ void Flags::positional(const std::string& name, const std::string& help, std::st
   app_->add_option(name, *target, help)->type_name("")->required(required);
 }
 
+void Flags::positionals(const std::string& name, const std::string& help, std::vector<std::string>* targets) {
+  app_->add_option(name, *targets, help)->type_name("");
+}
+
 void Flags::text(const std::string& names, const std::string& placeholder, const std::string& help,
                  std::string* target) {
   option(names, placeholder, help, [target](const std::string& value) -> Result<void> {

@@ -29,6 +29,8 @@ class Flags {
   void repeated(const std::string& names, const std::string& placeholder, const std::string& help, Parser parser);
   void flag(const std::string& names, const std::string& help, std::function<void()> set);
   void positional(const std::string& name, const std::string& help, std::string* target, bool required = false);
+  // All that are left, perhaps none.
+  void positionals(const std::string& name, const std::string& help, std::vector<std::string>* targets);
 
   void text(const std::string& names, const std::string& placeholder, const std::string& help, std::string* target);
   void integer(const std::string& names, const std::string& help, int64_t least, int64_t most, int* target);

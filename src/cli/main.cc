@@ -36,6 +36,10 @@ constexpr Command kCommands[] = {
     {"verify", "Check receipts, and compute their answers again", "eadem verify receipts.jsonl --key signer.key.pub",
      add_verify},
     {"keygen", "Make a pair of keys that sign receipts", "eadem keygen --out signer.key", add_keygen},
+    {"corpus", "Keep the requests that the drift gate asks",
+     "eadem corpus add questions/ short.jsonl && eadem corpus freeze questions/", add_corpus},
+    {"gate", "Ask the frozen corpus again and tell what drifted from a baseline",
+     "eadem gate --baseline baseline.json --record\n  eadem gate --baseline baseline.json --out report/", add_gate},
     {"info", "The machine, its kernel sets and numerics; with -m a model and its identity",
      "eadem info -m smollm2-135m --json", add_info},
     {"bench", "Speed of prefill and decode", "eadem bench --batch 1,4,16 --json", add_bench},
@@ -87,8 +91,8 @@ int run(int argc, char** argv) {
   }
   if (!chosen)
     return bad_usage(
-        "a command is needed: pull, generate, chat, serve, score, replay, verify, keygen, info or bench (see `eadem "
-        "--help`)");
+        "a command is needed: pull, generate, chat, serve, score, replay, verify, keygen, corpus, gate, info or "
+        "bench (see `eadem --help`)");
   const auto status = chosen();
   return status.ok() ? status.value() : bad_usage(status.error().message);
 }

@@ -62,6 +62,7 @@ class CorpusFolder : public ::testing::Test {
 TEST(DefaultCorpus, IsWhole) {
   const Corpus& corpus = default_corpus();
   EXPECT_EQ(corpus.name, "default");
+  EXPECT_FALSE(corpus.frozen.empty()) << "freeze it: `eadem corpus freeze corpus/default`";
   EXPECT_GE(corpus.requests.size(), 60u);
   std::set<std::string> categories;
   for (const CorpusRequest& request : corpus.requests) categories.insert(request.category);
