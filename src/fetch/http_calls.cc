@@ -210,7 +210,7 @@ void HttpCalls::poll(double seconds) {
   ++state_->round;
   int running = 0;
   curl_multi_perform(state_->multi, &running);
-  if (running > 0 && seconds > 0) {
+  if (static_cast<size_t>(running) == state_->calls.size() && seconds > 0) {  // else one has just ended
     curl_multi_poll(state_->multi, nullptr, 0, static_cast<int>(std::ceil(seconds * 1e3)), nullptr);
     curl_multi_perform(state_->multi, &running);
   }

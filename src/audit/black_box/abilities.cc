@@ -173,7 +173,10 @@ void Discovery::find_streaming() {
     can_.token_ids = false;
     sent = attempt(&Abilities::streaming, wish);
   }
-  if (!sent->ok()) return;
+  if (!sent->ok()) {
+    can_.no_stream = "the endpoint does not stream: " + sent->message;
+    return;
+  }
   // What a stream leaves out cannot be compared with it.
   const Choice& choice = sent->answer.choices.front();
   can_.logprobs = can_.logprobs && !choice.logprobs.empty();
@@ -226,7 +229,7 @@ ordered_json to_json(const Abilities& can) {
           {"models", can.models},
           {"completions", can.completions},
           {"chat", can.chat},
-          {"streaming", can.streaming},
+          {"streaming", can.streaming ? ordered_json(true) : ordered_json(can.no_stream)},
           {"logprobs", can.logprobs},
           {"token_ids", can.token_ids},
           {"token_prompts", can.token_prompt},

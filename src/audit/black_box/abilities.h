@@ -16,6 +16,7 @@ struct Abilities {
   std::vector<std::string> models;  // that /v1/models names
   bool completions = false, chat = false;
   bool streaming = false;
+  std::string no_stream;      // why not
   bool logprobs = false;      // of the tokens drawn, and of likely ones
   bool token_ids = false;     // `return_token_ids`: of prompt and answer
   bool token_prompt = false;  // a prompt may be token ids (completions)

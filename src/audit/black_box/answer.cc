@@ -92,7 +92,7 @@ std::string error_message(std::string_view body) {
 
 Result<int> AnswerReader::add_choice(const ordered_json& choice) {
   const int64_t index = member(choice, "index").is_null() ? 0 : integer_of(member(choice, "index"));
-  if (!choice.is_object() || index < 0 || index >= kMaxChoices) return Error{"a choice without a proper index"};
+  if (!choice.is_object() || index < 0 || index >= kMaxChoices) return Error{"has a choice without a proper index"};
   if (answer_.choices.size() <= static_cast<size_t>(index)) answer_.choices.resize(static_cast<size_t>(index) + 1);
   Choice& to = answer_.choices[static_cast<size_t>(index)];
   const ordered_json& message =
@@ -108,7 +108,7 @@ Result<int> AnswerReader::add_choice(const ordered_json& choice) {
   add_content(to, member(member(choice, "logprobs"), "content"));
   const size_t brought =
       std::max({to.tokens.size() - tokens, to.token_ids.size() - ids, size_t{text.empty() ? 0U : 1U}});
-  if (brought > 0 && !to.finish_reason.empty()) return Error{"a choice goes on after its finish_reason"};
+  if (brought > 0 && !to.finish_reason.empty()) return Error{"has a choice that goes on after its finish_reason"};
   if (const std::string reason = text_of(member(choice, "finish_reason")); !reason.empty()) to.finish_reason = reason;
   return static_cast<int>(brought);
 }

@@ -13,6 +13,7 @@
 #include "audit/black_box/answer.h"
 #include "audit/black_box/event_stream.h"
 #include "core/result.h"
+#include "fetch/http.h"
 #include "fetch/http_calls.h"
 
 namespace eadem::audit::black_box {
@@ -94,7 +95,7 @@ class Traffic {
   void settle();
 
   bool stopped() const { return stop_(); }
-  const std::string& url() const { return base_; }  // "http://host:port/v1", without user name and password
+  std::string url() const { return fetch::public_url(base_); }  // "http://host:port/v1"
   uint64_t requests() const { return requests_; }
   int retries() const { return retries_; }
 

@@ -1,5 +1,5 @@
-// The pages of results in headless Chromium, opened as files: EADEM_REPORTS names a folder that holds, for each kind,
-// KIND.json with its page KIND.html, hostile-KIND.html (every text replaced by markup) and bare-KIND.html (only the kind).
+// The pages of results in headless Chromium, opened as files: EADEM_REPORTS names a folder that holds, for each document,
+// NAME.json with its page NAME.html, hostile-NAME.html (every text replaced by markup) and bare-NAME.html (only the name).
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
@@ -7,8 +7,9 @@ import { pathToFileURL } from "node:url";
 import { launch, violations } from "./browser.mjs";
 
 const FOLDER = process.env.EADEM_REPORTS;
-const KINDS = {
+const PAGES = {
   accept: { title: "Acceptance: smollm2-135m", sections: ["Matrix", "Negative control", "Time per cell", "Evidence"] },
+  "accept-endpoint": { title: "Acceptance: tiny", sections: ["What failed", "Matrix", "What was not tested"] },
   gate: { title: "Drift gate: smollm2-135m", sections: ["What drifted", "Identity or bug", "Distance of logprobs"] },
   cost: { title: "Cost of the contract: smollm2-135m", sections: ["Increase of time under the contract", "In figures"] },
   diff: { title: "Comparison", sections: ["Which level holds", "Distribution", "Quality"] },
@@ -49,20 +50,20 @@ async function open({ ignore, ...options } = {}) {
   return { page, show, finish };
 }
 
-const document = async (kind) => JSON.parse(await readFile(`${FOLDER}/${kind}.json`, "utf8"));
+const document = async (name) => JSON.parse(await readFile(`${FOLDER}/${name}.json`, "utf8"));
 const words = (name) => name.replaceAll("_", " ");
 const verdictOf = (page) => page.getByRole("region", { name: "Verdict", exact: true });
 
-async function tellsItsResult(page, kind) {
-  const { title, sections } = KINDS[kind];
-  const wanted = await document(kind);
+async function tellsItsResult(page, name) {
+  const { title, sections } = PAGES[name];
+  const wanted = await document(name);
   assert.equal(await page.title(), title);
   assert.equal(await page.getByRole("heading", { level: 1 }).innerText(), title);
   const verdict = await verdictOf(page).innerText();
   assert.ok(verdict.toLowerCase().startsWith(words(wanted.verdict)), verdict);
   assert.ok(verdict.includes(wanted.summary), verdict);
-  for (const [name, count] of Object.entries(wanted.counts ?? {})) {
-    assert.ok(verdict.includes(`${words(name)}\n${count.toLocaleString("en-US")}`), `${name} ${count}: ${verdict}`);
+  for (const [field, count] of Object.entries(wanted.counts ?? {})) {
+    assert.ok(verdict.includes(`${words(field)}\n${count.toLocaleString("en-US")}`), `${field} ${count}: ${verdict}`);
   }
   for (const section of sections) await page.getByRole("heading", { level: 2, name: section }).waitFor();
   assert.ok((await page.getByRole("table").count()) >= 2);
@@ -119,35 +120,35 @@ async function showsTextsAsTexts(page) {
   }
 }
 
-for (const kind of Object.keys(KINDS)) {
-  test(`${kind}: verdict, counts and sections, in both themes, on paper, on a narrow screen`, async () => {
+for (const name of Object.keys(PAGES)) {
+  test(`${name}: verdict, counts and sections, in both themes, on paper, on a narrow screen`, async () => {
     const { page, show, finish } = await open();
-    await show(kind);
-    await tellsItsResult(page, kind);
+    await show(name);
+    await tellsItsResult(page, name);
     await suitsBothThemes(page);
     await prints(page);
     await fitsNarrowScreens(page);
     await finish();
   });
 
-  test(`${kind}: hostile texts are shown as texts, and missing fields are left out`, async () => {
+  test(`${name}: hostile texts are shown as texts, and missing fields are left out`, async () => {
     const { page, show, finish } = await open();
-    await show(`hostile-${kind}`);
+    await show(`hostile-${name}`);
     await showsTextsAsTexts(page);
-    await show(`bare-${kind}`);
+    await show(`bare-${name}`);
     await verdictOf(page).waitFor();
     await finish();
   });
 }
 
-test("without scripts, every kind tells title, verdict, summary and counts", async () => {
+test("without scripts, every page tells title, verdict, summary and counts", async () => {
   const { page, show, finish } = await open({ javaScriptEnabled: false });
-  for (const [kind, { title }] of Object.entries(KINDS)) {
-    const { verdict, summary, counts = {} } = await document(kind);
-    await show(kind);
+  for (const [name, { title }] of Object.entries(PAGES)) {
+    const { verdict, summary, counts = {} } = await document(name);
+    await show(name);
     const text = await page.locator("main").innerText();
     for (const piece of [title, verdict, summary, "Scripts are off"]) assert.ok(text.includes(piece), text);
-    for (const [name, count] of Object.entries(counts)) assert.ok(text.includes(`${name}\t${count}`), text);
+    for (const [field, count] of Object.entries(counts)) assert.ok(text.includes(`${field}\t${count}`), text);
   }
   await finish();
 });

@@ -14,6 +14,8 @@ function grouped(cells) {
   return [...found.values()];
 }
 
+const under = ({ name, numerics }) => (numerics ? `${name} under ${numerics}` : name);
+
 const anchor = (name) => `cell-${name}`;
 
 function Outcome({ cell }) {
@@ -46,8 +48,15 @@ function Failures({ cells }) {
     <${Section} title="What failed">
       <${Table}
         caption="Cells that failed, with the first difference that was found"
-        columns=${["Cell", "Numerics", "Reason", "First difference"]}
-        rows=${failed.map((cell) => [cell.name, cell.numerics, html`<span class="prose">${cell.reason}</span>`, html`<${Difference} difference=${cell.first_difference} />`])}
+        columns=${["Cell", "Numerics", "Answers that differed", "First difference, or reason"]}
+        rows=${failed.map((cell) => [
+          cell.name,
+          cell.numerics,
+          `${cell.compared - cell.equal} of ${cell.compared}`,
+          cell.first_difference
+            ? html`<${Difference} difference=${cell.first_difference} />`
+            : html`<span class="prose">${cell.reason}</span>`,
+        ])}
       />
     <//>`;
 }
@@ -60,7 +69,7 @@ function Control({ cells }) {
     >
       ${
         cells.length === 0
-          ? html`<p>No control was part of this matrix, so it does not show that a difference would have been seen.</p>`
+          ? html`<p>No control was part of this matrix: hold the same one against a server that is known to vary, to see that it would find a difference.</p>`
           : html`<${Table}
             caption="The control's cells, and the first difference that each found"
             columns=${["Control", "Numerics", "Verdict", "Answers that differed", "First difference"]}
@@ -102,31 +111,46 @@ function Times({ groups, total }) {
     <//>`;
 }
 
-/** What counted in the runs of a cell: a row for each value. */
+const proofs = ({ proof = [] }) =>
+  proof.map(
+    ({ condition, counted, held }) =>
+      html`<div><${Verdict} verdict=${held ? "pass" : "fail"}>${condition}: ${shown(counted)}<//></div>`,
+  );
+
+/** Whether requests met in one batch, as far as a client can see it. */
+const meetings = ({ co_residency: all = [] }) =>
+  all.map(
+    ({ request, reached, how }) =>
+      html`<div class="prose"><${Verdict} verdict=${reached ? "pass" : "undecided"}>${reached ? "met" : "not seen to meet"}<//> ${request}: ${how}</div>`,
+  );
+
+const also = ({ counters, value, compared, equal, seconds: _, proof, co_residency, ...more }) => ({ ...counters, ...more });
+
+/** What counted in the runs of a cell: a row for each value, and columns for what there is. */
 function Runs({ cell }) {
   const runs = cell.evidence?.runs ?? [];
   if (runs.length === 0) return null;
+  const columns = [
+    [">Equal", (run) => shown(run.equal), "equal"],
+    [">Compared", (run) => shown(run.compared), "compared"],
+    ["Proof that the way was taken", proofs, "proof"],
+    ["Met in one batch", meetings, "co_residency"],
+    ["Counters", (run) => html`<span class="counters">${shown(also(run))}</span>`],
+  ].filter(([, , field]) => runs.some((run) => (field ? field in run : Object.keys(also(run)).length > 0)));
   return html`<${Table}
     visible
-    caption=${`Runs${cell.numerics ? ` under ${cell.numerics}` : ""}`}
-    columns=${["Value", ">Equal", ">Compared", "Proof that the way was taken", "Counters"]}
-    rows=${runs.map((run) => [
-      shown(run.value),
-      shown(run.equal),
-      shown(run.compared),
-      html`${(run.proof ?? []).map(({ condition, counted, held }) => html`<div><${Verdict} verdict=${held ? "pass" : "fail"}>${condition}: ${shown(counted)}<//></div>`)}`,
-      html`<span class="counters">${shown(run.counters)}</span>`,
-    ])}
+    caption=${`Runs of ${under(cell)}`}
+    columns=${["Value", ...columns.map(([title]) => title)]}
+    rows=${runs.map((run) => [shown(run.value), ...columns.map(([, show]) => show(run))])}
   />`;
 }
 
-function Hashes({ cell }) {
-  const requests = cell.evidence?.requests ?? [];
-  if (requests.length === 0) return null;
+function Hashes({ requests, caption }) {
+  if (!Array.isArray(requests) || requests.length === 0) return null;
   const names = [...new Set(requests.flatMap((request) => Object.keys(request)))].filter((name) => name !== "id");
   return html`<${Table}
     visible
-    caption=${`Answers${cell.numerics ? ` under ${cell.numerics}` : ""}`}
+    caption=${caption}
     columns=${["Request", ...names.map(words)]}
     rows=${requests.map((request) => [
       shown(request.id),
@@ -135,14 +159,17 @@ function Hashes({ cell }) {
   />`;
 }
 
-function Evidence({ groups }) {
+const MOST_OPEN = 3; // of cells that failed; were more of them open, nobody would find the next one
+
+function Evidence({ groups, answers }) {
+  const failed = groups.filter(({ by }) => Object.values(by).some(failing));
   return html`
     <${Section} title="Evidence" note="Per cell: what was counted, the proof that its way was taken, and the hashes of the answers.">
       ${groups.map(({ name, cell, by }) => {
         const cells = Object.values(by);
         const { runs, requests, ...more } = cell.evidence ?? {};
         return html`
-          <details key=${name} open=${cells.some(failing)}>
+          <details key=${name} open=${failed.length <= MOST_OPEN && cells.some(failing)}>
             <summary>
               <h3>${name}</h3>
               ${cells.map((one) => html` <${Verdict} verdict=${one.verdict}>${one.numerics ? `${one.numerics} ` : ""}${words(one.verdict)}<//>`)}
@@ -154,12 +181,13 @@ function Evidence({ groups }) {
                 ${one.reason && html`<p><${Verdict} verdict=${one.verdict} /> ${one.numerics} ${one.reason}</p>`}
                 ${one.first_difference && html`<p>First difference: <${Difference} difference=${one.first_difference} /></p>`}
                 <${Runs} cell=${one} />
-                <${Hashes} cell=${one} />`,
+                <${Hashes} requests=${one.evidence?.requests} caption=${`Answers of ${under(one)}`} />`,
               )}
               <${Facts} facts=${more} />
             </div>
           </details>`;
       })}
+      ${answers && html`<details><summary>Answers of the requests alone</summary><${Hashes} requests=${answers} caption="Answers that all others were compared with" /></details>`}
     <//>`;
 }
 
@@ -168,11 +196,20 @@ export function Accept({ result }) {
   const groups = grouped(cells.filter(({ control }) => !control));
   const numerics = [...new Set(cells.map((cell) => cell.numerics ?? ""))];
   const { model, matrix, target, started, command } = result;
+  const { endpoint, ...options } = result.options ?? {};
+  const answers = Array.isArray(result.corpus?.requests) ? result.corpus.requests : null;
   return html`
     <${Section} title="What was held to the contract">
-      <${Facts} facts=${{ model, target, matrix, started, seconds: result.seconds, interrupted: result.interrupted || undefined, corpus: result.corpus?.name, requests: result.corpus?.requests, corpus_digest: result.corpus?.digest }} />
+      <${Facts} facts=${{ model, target, matrix, started, seconds: result.seconds, interrupted: result.interrupted || undefined, corpus: result.corpus?.name, requests: answers ? answers.length : result.corpus?.requests, corpus_digest: result.corpus?.digest }} />
       <${Facts} facts=${Object.fromEntries(Object.entries(result.identities ?? {}).map(([name, digest]) => [`Identity, ${name}`, digest]))} />
-      <${Facts} facts=${{ ...result.machine, ...result.options }} />
+      <${Facts} facts=${{ ...result.machine, ...options }} />
+      ${
+        endpoint &&
+        html`<details>
+          <summary>What the endpoint can do</summary>
+          <${Facts} facts=${{ ...endpoint, ...endpoint.fingerprint, fingerprint: endpoint.fingerprint?.fingerprint }} />
+        </details>`
+      }
       ${command && html`<p class="command"><span class="note">Command</span> <code>${command}</code></p>`}
     <//>
     <${Failures} cells=${cells} />
@@ -180,5 +217,5 @@ export function Accept({ result }) {
     <${Control} cells=${cells.filter(({ control }) => control)} />
     <${Left} cells=${cells} />
     <${Times} groups=${grouped(cells)} total=${result.seconds} />
-    <${Evidence} groups=${grouped(cells)} />`;
+    <${Evidence} groups=${grouped(cells)} answers=${answers} />`;
 }

@@ -1,5 +1,5 @@
 // What the pages of all kinds are made of: header and footer, facts, tables, verdicts, differences.
-import { NONE, number, seconds } from "../format.js";
+import { logprob, NONE, number, seconds } from "../format.js";
 import { html } from "../html.js";
 
 const MARKS = { good: "✓", bad: "✗", open: "?", none: "–" };
@@ -111,7 +111,7 @@ export function Table({ caption, columns, rows, visible = false, wide = false })
 }
 
 const exactly = (value) => (typeof value === "number" ? String(value) : shown(value));
-const side = ({ value, bits } = {}) => `${exactly(value)}${bits ? ` (${bits})` : ""}`;
+const side = ({ value, bits } = {}) => `${bits ? logprob(value) : exactly(value)}${bits ? ` (${bits})` : ""}`;
 
 /**
  * Where two answers part: as src/audit/difference.h tells it (field, position, was, is), or in the gate's words (what, step,
@@ -127,7 +127,7 @@ export function Difference({ difference }) {
   const request = difference.request ?? difference.id;
   return html`
     <span class="difference">
-      ${request !== undefined && html`${shown(request)}${difference.value !== undefined && ` at ${shown(difference.value)}`}: `}
+      ${request !== undefined && html`${shown(request)}${shown(difference.value) !== NONE && ` at ${shown(difference.value)}`}: `}
       <span class="mono">${field}${position !== undefined && `[${position}]`}</span> was${" "}
       <span class="mono">${side(was)}</span>, is <span class="mono">${side(is)}</span>
     </span>`;
