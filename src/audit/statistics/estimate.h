@@ -29,12 +29,12 @@ constexpr const char* name_of(Verdict verdict) {
   return "undecided";
 }
 
-// Of a signed effect, zero where there is no difference. "holds" where the whole interval lies within [-margin, margin]:
-// two one-sided tests at (1 - confidence) / 2 each (D. J. Schuirmann, "A comparison of the two one-sided tests procedure
-// and the power approach for assessing the equivalence of average bioavailability", Journal of Pharmacokinetics and
-// Biopharmaceutics 15, 1987), so that it is a statement and no absence of evidence. "differs" where the interval has no
-// zero and is not within. An interval that is no wider than the margin always decides: it cannot hold both zero and the
-// margin.
+// Of a signed effect, zero where there is no difference. "holds" where the whole interval lies within [-margin,
+// margin]: two one-sided tests at (1 - confidence) / 2 each (D. J. Schuirmann, "A comparison of the two one-sided tests
+// procedure and the power approach for assessing the equivalence of average bioavailability", Journal of
+// Pharmacokinetics and Biopharmaceutics 15, 1987), so that it is a statement and no absence of evidence. "differs"
+// where the interval has no zero and is not within. An interval that is no wider than the margin always decides: it
+// cannot hold both zero and the margin.
 inline Verdict judge_signed(const Estimate& effect, double margin) {
   if (effect.low >= -margin && effect.high <= margin) return Verdict::kHolds;
   return effect.low > 0.0 || effect.high < 0.0 ? Verdict::kDiffers : Verdict::kUndecided;

@@ -57,7 +57,7 @@ LowerTail lower_tail(size_t n, double alpha) {
   return tail;
 }
 
-// The value at `rank` of all means of two values (a value with itself too), in ascending order.
+// All means of two values, a value with itself too, in ascending order.
 std::vector<double> walsh_averages(std::span<const double> values) {
   std::vector<double> means;
   means.reserve(values.size() * (values.size() + 1) / 2);
@@ -66,12 +66,6 @@ std::vector<double> walsh_averages(std::span<const double> values) {
   }
   std::sort(means.begin(), means.end());
   return means;
-}
-
-// Efron's alpha: the share of resampled means that stands for a share p.
-double bca_share(double p, double bias, double acceleration) {
-  const double z = bias + normal_quantile(p);
-  return normal_cdf(bias + z / (1.0 - acceleration * z));
 }
 
 }  // namespace
@@ -105,46 +99,26 @@ Estimate student_interval(std::span<const double> values, double confidence) {
   return {mean, mean - half, mean + half, confidence};
 }
 
+Estimate hall_interval(std::span<const double> values, double confidence) {
+  EADEM_CHECK(values.size() >= 3);
+  const double mean = mean_of(values), deviation = deviation_of(values), n = static_cast<double>(values.size());
+  if (deviation == 0.0) return {mean, mean, mean, confidence};
+  double cubes = 0.0;
+  for (const double value : values) cubes += std::pow((value - mean) / deviation, 3);
+  const double skewness = cubes / n;
+  if (std::fabs(skewness) < 1e-6) return student_interval(values, confidence);
+  const double reach = student_quantile(0.5 + 0.5 * confidence, n - 1.0) / std::sqrt(n);
+  const auto inverse = [&](double y) {
+    return 3.0 / skewness * (std::cbrt(1.0 + skewness * (y - skewness / (6.0 * n))) - 1.0);
+  };
+  return {mean, mean - deviation * inverse(reach), mean - deviation * inverse(-reach), confidence};
+}
+
 double student_above(std::span<const double> values, double least) {
   EADEM_CHECK(values.size() >= 2);
   const double n = static_cast<double>(values.size()), deviation = deviation_of(values), mean = mean_of(values);
   if (deviation == 0.0) return mean > least ? 0.0 : 1.0;
   return 1.0 - student_cdf((mean - least) / (deviation / std::sqrt(n)), n - 1.0);
-}
-
-Estimate bca_interval(std::span<const double> values, uint64_t seed, double confidence, int resamples) {
-  EADEM_CHECK(values.size() >= 2 && resamples >= 100);
-  const size_t n = values.size();
-  const double mean = mean_of(values);
-  if (std::all_of(values.begin(), values.end(), [&](double value) { return value == values[0]; }))
-    return {mean, mean, mean, confidence};
-  Random random(seed);
-  std::vector<double> means(static_cast<size_t>(resamples));
-  double below = 0.0;
-  for (double& one : means) {
-    double sum = 0.0;
-    for (size_t i = 0; i < n; ++i) sum += values[random.below(static_cast<uint32_t>(n))];
-    one = sum / static_cast<double>(n);
-    below += one < mean ? 1.0 : one == mean ? 0.5 : 0.0;
-  }
-  std::sort(means.begin(), means.end());
-  const double count = static_cast<double>(resamples);
-  const double bias = normal_quantile(std::clamp(below / count, 0.5 / count, 1.0 - 0.5 / count));
-  double squares = 0.0, cubes = 0.0;  // of the mean, whose jackknife values are linear in the data
-  for (const double value : values) {
-    const double d = value - mean;
-    squares += d * d;
-    cubes += d * d * d;
-  }
-  const double acceleration = cubes / (6.0 * std::pow(squares, 1.5));
-  const auto at = [&](double p) {
-    const double place = bca_share(p, bias, acceleration) * (count + 1.0) - 1.0;
-    const double clamped = std::clamp(place, 0.0, count - 1.0);
-    const auto i = static_cast<size_t>(clamped);
-    const double next = means[std::min(i + 1, means.size() - 1)];
-    return means[i] + (clamped - std::floor(clamped)) * (next - means[i]);
-  };
-  return {mean, at(0.5 - 0.5 * confidence), at(0.5 + 0.5 * confidence), confidence};
 }
 
 double sign_flip_test(std::span<const double> values, uint64_t seed, int resamples) {
@@ -176,10 +150,24 @@ Estimate hodges_lehmann_interval(std::span<const double> values, double confiden
   const std::vector<double> means = walsh_averages(values);
   const LowerTail tail = lower_tail(n, 0.5 * (1.0 - confidence));
   const double middle = median_of(means);
-  if (tail.w < 0)
-    return {middle, means.front(), means.back(), 1.0 - std::ldexp(2.0, -static_cast<int>(n))};
+  if (tail.w < 0) return {middle, means.front(), means.back(), 1.0 - std::ldexp(2.0, -static_cast<int>(n))};
   const auto w = static_cast<size_t>(tail.w);
-  return {middle, means[w + 1], means[means.size() - 2 - w], 1.0 - 2.0 * tail.probability};
+  return {middle, means[w], means[means.size() - 1 - w], 1.0 - 2.0 * tail.probability};
+}
+
+Estimate shift_interval(std::span<const double> a, std::span<const double> b, double confidence) {
+  EADEM_CHECK(a.size() >= 4 && b.size() >= 4);
+  std::vector<double> differences;
+  differences.reserve(a.size() * b.size());
+  for (const double x : a) {
+    for (const double y : b) differences.push_back(y - x);
+  }
+  std::sort(differences.begin(), differences.end());
+  const double n = static_cast<double>(a.size()), m = static_cast<double>(b.size());
+  const double deviation = std::sqrt(n * m * (n + m + 1.0) / 12.0);
+  const double place = std::floor(0.5 * n * m - 0.5 + normal_quantile(0.5 - 0.5 * confidence) * deviation);
+  const auto cut = static_cast<size_t>(std::max(0.0, place));
+  return {median_of(differences), differences[cut], differences[differences.size() - 1 - cut], confidence};
 }
 
 double wilcoxon_test(std::span<const double> values) {

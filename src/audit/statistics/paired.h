@@ -15,14 +15,12 @@ double quantile_of(std::span<const double> values, double q);
 
 // Student's interval of the mean ("The probable error of a mean", Biometrika 6, 1908). At least two values.
 Estimate student_interval(std::span<const double> values, double confidence = kConfidence);
+// Student's interval, mended for skewed values: P. Hall, "On the removal of skewness by transformation", Journal of the
+// Royal Statistical Society B 54 (1992), the cubic transformation. At least three values.
+Estimate hall_interval(std::span<const double> values, double confidence = kConfidence);
 // The p-value that the mean is `least` or less, against that it is more. At least two values.
 double student_above(std::span<const double> values, double least);
 
-// The interval of the mean by the bootstrap, bias-corrected and accelerated: B. Efron, "Better bootstrap confidence
-// intervals", Journal of the American Statistical Association 82 (1987). At least two values; equal values give an
-// interval of no width. Resamples are drawn from `seed`.
-Estimate bca_interval(std::span<const double> values, uint64_t seed, double confidence = kConfidence,
-                      int resamples = 2000);
 // The two-sided p-value of the mean being zero, by flipping signs: exact where differences are as likely of either sign
 // (R. A. Fisher, "The Design of Experiments", 1935); all signs up to 16 values, else `resamples` of them, counting the
 // data's own (B. Phipson and G. K. Smyth, "Permutation p-values should never be zero", Statistical Applications in
@@ -38,5 +36,11 @@ Estimate hodges_lehmann_interval(std::span<const double> values, double confiden
 // Wilcoxon's two-sided test that the pseudomedian is zero ("Individual comparisons by ranking methods", Biometrics
 // Bulletin 1, 1945): exact as above; values of zero are left out, ties have mean ranks.
 double wilcoxon_test(std::span<const double> values);
+
+// The shift between two independent samples, b less a: the median of all differences (Hodges and Lehmann, 1963) with
+// the interval that belongs to the test of H. B. Mann and D. R. Whitney ("On a test of whether one of two random
+// variables is stochastically larger than the other", Annals of Mathematical Statistics 18, 1947), normal
+// approximation. At least four values on either side, at most 2000.
+Estimate shift_interval(std::span<const double> a, std::span<const double> b, double confidence = kConfidence);
 
 }  // namespace eadem::audit::statistics

@@ -11,8 +11,8 @@ namespace eadem::audit::statistics {
 // the American Statistical Association 22 (1927). 0 <= successes <= n, n >= 1.
 Estimate wilson_interval(int64_t successes, int64_t n, double confidence = kConfidence);
 
-// The exact interval: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case
-// of the binomial", Biometrika 26 (1934). Covers at least at its confidence, also where trials have unlike
+// The exact interval: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the
+// case of the binomial", Biometrika 26 (1934). Covers at least at its confidence, also where trials have unlike
 // probabilities and their mean is asked for (W. Hoeffding, "On the distribution of the number of successes in
 // independent trials", Annals of Mathematical Statistics 27, 1956).
 Estimate clopper_pearson_interval(int64_t successes, int64_t n, double confidence = kConfidence);

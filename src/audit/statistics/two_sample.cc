@@ -24,8 +24,8 @@ class Deck {
   double agreement(size_t position);
 
   size_t positions_, a_, b_, paired_;
-  std::vector<uint32_t> cells_;     // [a + b][positions]; all of a, then all of b
-  std::vector<uint32_t> kinds_;     // categories at each position
+  std::vector<uint32_t> cells_;            // [a + b][positions]; all of a, then all of b
+  std::vector<uint32_t> kinds_;            // categories at each position
   std::vector<uint32_t> side_a_, side_b_;  // sequences; partners stand at the same place
   std::vector<int64_t> count_a_, count_b_;
 };
@@ -114,7 +114,7 @@ Estimate mean_squared_distance(std::span<const TwoSamples> prompts, double confi
   std::vector<double> distances;
   distances.reserve(prompts.size());
   for (const TwoSamples& samples : prompts) distances.push_back(squared_distance(samples));
-  return student_interval(distances, confidence);
+  return hall_interval(distances, confidence);
 }
 
 }  // namespace eadem::audit::statistics

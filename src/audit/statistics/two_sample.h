@@ -29,18 +29,18 @@ struct TwoSamples {
   size_t size_b() const { return b.size() / positions; }
 };
 
-// The squared distance without bias, so that it may be negative: partners are left out of the mean of the kernel between
-// the samples. At least two sequences on either side.
+// The squared distance without bias, so that it may be negative: partners are left out of the mean of the kernel
+// between the samples. At least two sequences on either side.
 double squared_distance(const TwoSamples& samples);
 
 // The probability, under equal distributions, of a sum of squared distances as large as that of these prompts. By
 // permutation within each prompt: partners change sides by the toss of a coin, others are dealt anew; exact where they
 // are exchangeable, whatever the prompts. At most `permutations`, fewer where `enough` were as large (J. Besag and P.
 // Clifford, "Sequential Monte Carlo p-values", Biometrika 78, 1991).
-double permutation_test(std::span<const TwoSamples> prompts, uint64_t seed, int permutations = 1999, int enough = 20);
+double permutation_test(std::span<const TwoSamples> prompts, uint64_t seed, int permutations = 999, int enough = 10);
 
-// The mean over prompts of the squared distance, with Student's interval: the prompt is the unit, and the statement is
-// about prompts like these. At least two prompts.
+// The mean over prompts of the squared distance, with Hall's interval: the prompt is the unit, and the statement is
+// about prompts like these. At least three prompts.
 Estimate mean_squared_distance(std::span<const TwoSamples> prompts, double confidence = kConfidence);
 
 }  // namespace eadem::audit::statistics
