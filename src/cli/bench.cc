@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "audit/speed.h"
 #include "cli/batch.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
@@ -25,46 +25,6 @@ struct Options {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// One run: seconds from the start to each token of each sequence.
-using Times = std::vector<std::vector<double>>;
-
-// Tokens spread over the vocabulary, others for each sequence, so that no prefix is shared.
-Request make_request(const Options& options, const ModelInfo& info, int sequence) {
-  Request request;
-  uint64_t state = static_cast<uint64_t>(sequence) + 1;
-  for (int i = 0; i < options.prompt; ++i) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    request.prompt_token_ids.push_back(static_cast<int32_t>((state >> 33) % static_cast<uint64_t>(info.vocab)));
-  }
-  request.sampling.max_tokens = options.fresh;
-  request.sampling.temperature = 0.0f;
-  request.sampling.ignore_eos = true;
-  return request;
-}
-
-Result<Times> measure(const Options& options, Engine& engine, int batch) {
-  Times times(static_cast<size_t>(batch));
-  const double start = now();
-  for (int i = 0; i < batch; ++i) {
-    Callbacks callbacks;
-    callbacks.on_token = [&times, i, start](int, const SampledToken&, std::string_view) {
-      times[static_cast<size_t>(i)].push_back(now() - start);
-      return !interrupted();
-    };
-    EADEM_ASSIGN_OR_RETURN(const auto ticket,
-                           engine.submit(make_request(options, engine.info(), i), std::move(callbacks)));
-    static_cast<void>(ticket);
-  }
-  while (engine.step()) {
-  }
-  if (interrupted()) return Error{"interrupted"};
-  for (const auto& sequence : times) {
-    if (sequence.size() != static_cast<size_t>(options.fresh))
-      return Error{"a sequence failed: the model's arithmetic left its range"};
-  }
-  return times;
-}
-
 // Median and spread, (largest - smallest) / median, of the repeats.
 ordered_json summary(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -76,39 +36,24 @@ ordered_json summary(std::vector<double> values) {
 struct Figures {
   std::vector<double> prefill, decode, first_token, gap;  // one of each repeat
 
-  void add(const Options& options, const Times& times) {
-    double all_first = 0.0, last = 0.0, sum_first = 0.0;
-    std::vector<double> gaps;
-    for (const auto& sequence : times) {
-      all_first = std::max(all_first, sequence.front());
-      last = std::max(last, sequence.back());
-      sum_first += sequence.front();
-    }
-    uint64_t drawn = 0;
-    for (const auto& sequence : times) {
-      for (size_t i = 1; i < sequence.size(); ++i) {
-        if (sequence[i] <= all_first) continue;  // while others were still being read
-        ++drawn;
-        if (sequence[i - 1] >= all_first) gaps.push_back(sequence[i] - sequence[i - 1]);
-      }
-    }
-    const auto batch = static_cast<double>(times.size());
-    prefill.push_back(batch * options.prompt / all_first);
-    decode.push_back(static_cast<double>(drawn) / (last - all_first));
-    first_token.push_back(sum_first / batch);
-    std::sort(gaps.begin(), gaps.end());
-    gap.push_back(gaps.empty() ? 0.0 : gaps[gaps.size() / 2]);
+  void add(const audit::Speeds& speeds) {
+    prefill.push_back(speeds.prefill);
+    decode.push_back(speeds.decode);
+    first_token.push_back(speeds.first_token);
+    gap.push_back(speeds.between_p50);
   }
 };
 
 Result<ordered_json> bench_batch(const Options& options, Engine& engine, int batch, Progress& bar) {
   Figures figures;
+  const audit::Workload workload = {batch, options.prompt, options.fresh};
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     bar.show(0, 0,
              "batch " + std::to_string(batch) + ", repeat " + std::to_string(repeat + 1) + " of " +
                  std::to_string(options.repeats));
-    EADEM_ASSIGN_OR_RETURN(const Times times, measure(options, engine, batch));
-    figures.add(options, times);
+    EADEM_ASSIGN_OR_RETURN(const audit::RunTimes times,
+                           audit::time_run(engine, workload, [] { return !interrupted(); }));
+    figures.add(audit::speeds_of(times, workload));
   }
   return ordered_json{{"batch", batch},
                       {"prefill_tokens_per_second", summary(figures.prefill)},

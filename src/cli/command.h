@@ -24,6 +24,8 @@ Run add_verify(Flags flags);
 Run add_keygen(Flags flags);
 Run add_info(Flags flags);
 Run add_bench(Flags flags);
+Run add_cost(Flags flags);
+Run add_diff(Flags flags);
 Run add_serve(Flags flags);
 Run add_corpus(Flags flags);
 Run add_gate(Flags flags);

@@ -43,6 +43,10 @@ constexpr Command kCommands[] = {
     {"info", "The machine, its kernel sets and numerics; with -m a model and its identity",
      "eadem info -m smollm2-135m --json", add_info},
     {"bench", "Speed of prefill and decode", "eadem bench --batch 1,4,16 --json", add_bench},
+    {"cost", "What the contract costs: paired runs beside free order",
+     "eadem cost -m smollm2-135m --pairs 40 --html cost.html\n  eadem cost before.json now.json", add_cost},
+    {"diff", "The strongest level at which two runs are the same: bits, tokens, distribution, quality",
+     "eadem diff a.jsonl b.jsonl\n  eadem diff a.jsonl b.jsonl --level distribution --html diff.html", add_diff},
 };
 
 int bad_usage(const std::string& message) {
