@@ -15,15 +15,15 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kBlockPositions = 64;       // of a KV block
-constexpr double kBusy = 0.1;             // share of CPU time for others that is worth a warning
+constexpr int kBlockPositions = 64;  // of a KV block
+constexpr double kBusy = 0.1;        // share of CPU time for others that is worth a warning
 constexpr const char* kConversion[] = {"time increase = time of a / time of b - 1",
                                        "throughput ratio = 1 / (1 + time increase)"};
 
 struct Kind {
   const char *name, *title, *unit;
   bool rate;
-  double Speeds::*value;
+  double Speeds::* value;
 };
 constexpr Kind kKinds[] = {{"ttft", "time to first token", "s", false, &Speeds::first_token},
                            {"prefill", "prefill throughput", "tokens/s", true, &Speeds::prefill},
@@ -71,9 +71,7 @@ EngineOptions in_mode(EngineOptions options, const char* mode) {
   return options;
 }
 
-Result<Engine> Measurement::open_engine(const char* mode) const {
-  return Engine::open(in_mode(options_.engine, mode));
-}
+Result<Engine> Measurement::open_engine(const char* mode) const { return Engine::open(in_mode(options_.engine, mode)); }
 
 // The contract's name of a kernel set or numerics, whichever mode names it.
 std::string plain_name(std::string name) {
@@ -279,7 +277,8 @@ void note_unlike(const ordered_json& before, const ordered_json& now, const char
   for (const char* field : fields) {
     const ordered_json one = before[part].value(field, ordered_json()), other = now[part].value(field, ordered_json());
     if (one != other)
-      unlike += (unlike.empty() ? "" : "; ") + std::string(part) + "." + field + " " + one.dump() + " and " + other.dump();
+      unlike +=
+          (unlike.empty() ? "" : "; ") + std::string(part) + "." + field + " " + one.dump() + " and " + other.dump();
   }
 }
 
@@ -366,10 +365,14 @@ Result<ordered_json> compare_saved_costs(const ordered_json& before, const order
                "prefill_chunk", "mixed_chunk", "async_scheduling", "speculation"},
               unlike);
   if (!unlike.empty()) return Error{"unlike runs: " + unlike};
-  ordered_json document = {{"kind", "cost"},           {"schema", 1},
-                           {"verdict", "undecided"},   {"summary", ""},
-                           {"a", now["a"]},            {"b", before["a"]},
-                           {"before", true},           {"machine", now["machine"]},
+  ordered_json document = {{"kind", "cost"},
+                           {"schema", 1},
+                           {"verdict", "undecided"},
+                           {"summary", ""},
+                           {"a", now["a"]},
+                           {"b", before["a"]},
+                           {"before", true},
+                           {"machine", now["machine"]},
                            {"conditions", now["conditions"]},
                            {"design", {{"confidence", statistics::kConfidence}, {"margin", margin}}},
                            {"conversion", kConversion}};
@@ -390,10 +393,11 @@ Result<ordered_json> compare_saved_costs(const ordered_json& before, const order
     verdicts.insert(document["metrics"].back()["verdict"]);
   }
   const bool slower = verdicts.contains("slower"), faster = verdicts.contains("faster");
-  document["verdict"] = slower && faster ? "mixed"
-                        : slower         ? "slower"
-                        : faster         ? "faster"
-                        : verdicts.contains("undecided") ? "undecided" : "same";
+  document["verdict"] = slower && faster                 ? "mixed"
+                        : slower                         ? "slower"
+                        : faster                         ? "faster"
+                        : verdicts.contains("undecided") ? "undecided"
+                                                         : "same";
   document["summary"] = summary_of(document);
   return document;
 } catch (const nlohmann::json::exception&) {
@@ -403,15 +407,18 @@ Result<ordered_json> compare_saved_costs(const ordered_json& before, const order
 std::string cost_markdown(const ordered_json& document) {
   const std::string a = document["a"]["label"], b = document["b"]["label"];
   std::string text = "# Cost of the contract\n\n" + document["summary"].get<std::string>() + "\n\n";
-  text += "| metric | " + a + ", median (spread) | " + b + ", median (spread) | time increase | throughput ratio | verdict |\n";
+  text += "| metric | " + a + ", median (spread) | " + b +
+          ", median (spread) | time increase | throughput ratio | verdict |\n";
   text += "|---|---|---|---|---|---|\n";
   for (const ordered_json& metric : document["metrics"]) text += table_row(metric);
   text += "\n";
   for (const ordered_json& line : document["conversion"]) text += "- " + line.get<std::string>() + "\n";
   const ordered_json& design = document["design"];
   if (design.contains("pairs"))
-    text += "- " + design["pairs"].dump() + " pairs in blocks of ABBA and BAAB; intervals of at least 95 % of the "
-            "median ratio; margin " + percent(design["margin"].get<double>(), "%.0f %%") + "\n";
+    text += "- " + design["pairs"].dump() +
+            " pairs in blocks of ABBA and BAAB; intervals of at least 95 % of the "
+            "median ratio; margin " +
+            percent(design["margin"].get<double>(), "%.0f %%") + "\n";
   const ordered_json& conditions = document["conditions"];
   text += "- " + conditions["model"].get<std::string>() + ", " + document["a"]["numerics"].get<std::string>() + ", " +
           conditions["isa"].get<std::string>() + ", " + conditions["threads"].dump() + " threads, batch of " +

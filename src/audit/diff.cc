@@ -151,11 +151,11 @@ std::vector<int32_t> tokens_of(const Answer& answer) {
   std::vector<int32_t> tokens;
   if (answer.fields.contains("token_ids") && answer.fields["token_ids"].is_array()) {
     for (const ordered_json& token : answer.fields["token_ids"]) {
-      tokens.push_back(token.is_number_integer()
-                           ? token.get<int32_t>()
-                           : static_cast<int32_t>(std::hash<std::string>{}(token.is_string() ? token.get<std::string>()
-                                                                                             : std::string()) >>
-                                                  33));
+      tokens.push_back(
+          token.is_number_integer()
+              ? token.get<int32_t>()
+              : static_cast<int32_t>(
+                    std::hash<std::string>{}(token.is_string() ? token.get<std::string>() : std::string()) >> 33));
     }
   } else if (answer.fields.contains("text") && answer.fields["text"].is_string()) {
     for (const char c : answer.fields["text"].get<std::string>()) tokens.push_back(static_cast<unsigned char>(c));
@@ -278,12 +278,11 @@ ordered_json compare_quality_level(const Matching& matching, const DiffOptions& 
       needs += (needs.empty() ? "" : ", ") + metric.metric + " needs " + std::to_string(*metric.needs) + " items";
   }
   const Verdict verdict = !differing.empty() ? Verdict::kDiffers : all_hold ? Verdict::kHolds : Verdict::kUndecided;
-  ordered_json result =
-      level_of(Level::kQuality, verdict,
-               results.empty()       ? "undecided: no metric in both (see --metric)"
-               : !differing.empty()  ? "the means differ: " + differing
-               : all_hold            ? "the means are the same within the margin, at 95 % confidence"
-                                     : "undecided: " + needs);
+  ordered_json result = level_of(Level::kQuality, verdict,
+                                 results.empty()      ? "undecided: no metric in both (see --metric)"
+                                 : !differing.empty() ? "the means differ: " + differing
+                                 : all_hold           ? "the means are the same within the margin, at 95 % confidence"
+                                                      : "undecided: " + needs);
   result["metrics"] = ordered_json::array();
   for (const MetricResult& metric : results) result["metrics"].push_back(to_json(metric));
   return result;
@@ -291,8 +290,8 @@ ordered_json compare_quality_level(const Matching& matching, const DiffOptions& 
 
 // What a stronger level says of these answers, it says of them at this one too.
 ordered_json implied(Level level, Level by) {
-  ordered_json result = level_of(level, Verdict::kHolds,
-                                 "follows for these answers: they are equal in " + std::string(name_of(by)));
+  ordered_json result =
+      level_of(level, Verdict::kHolds, "follows for these answers: they are equal in " + std::string(name_of(by)));
   result["implied_by"] = name_of(by);
   return result;
 }
@@ -397,15 +396,13 @@ Result<ordered_json> compare_runs(const DiffOptions& options) {
   EADEM_ASSIGN_OR_RETURN(const AnswerFile b, read_answers(options.b, options.metrics));
   EADEM_ASSIGN_OR_RETURN(const Matching matching, match(a, b));
   ordered_json document = frame(options, describe(a, matching, true), describe(b, matching, false));
-  document["matching"] = {{"by", matching.by},         {"pairs", matching.pairs.size()},
-                          {"only_a", matching.only_a}, {"only_b", matching.only_b},
-                          {"skipped_a", a.skipped},    {"skipped_b", b.skipped}};
+  document["matching"] = {{"by", matching.by},         {"pairs", matching.pairs.size()}, {"only_a", matching.only_a},
+                          {"only_b", matching.only_b}, {"skipped_a", a.skipped},         {"skipped_b", b.skipped}};
   document["levels"] = compare_levels(matching, options);
   conclude(document, options.level);
-  EADEM_ASSIGN_OR_RETURN(
-      document["identity"],
-      identity_report({options.about_a, a.fingerprints, a.numerics}, {options.about_b, b.fingerprints, b.numerics},
-                      document["levels"][0]["verdict"] == "differs"));
+  EADEM_ASSIGN_OR_RETURN(document["identity"], identity_report({options.about_a, a.fingerprints, a.numerics},
+                                                               {options.about_b, b.fingerprints, b.numerics},
+                                                               document["levels"][0]["verdict"] == "differs"));
   return document;
 }
 

@@ -17,8 +17,8 @@ struct IdentitySide {
 };
 
 // {"equal": true, false or null (not told), "differing": [{"field", "a", "b"}], "deployment_differing": the same,
-// "bug", "statement"}. bug: bits differ although the identity is the same. Errors: a file that cannot be read or tells no
-// fingerprint, or another one than its side's answers.
+// "bug", "statement"}. bug: bits differ although the identity is the same. Errors: a file that cannot be read or tells
+// no fingerprint, or another one than its side's answers.
 Result<nlohmann::ordered_json> identity_report(const IdentitySide& a, const IdentitySide& b, bool bits_differ);
 
 }  // namespace eadem::audit

@@ -42,9 +42,7 @@ struct Told {
 };
 
 void measure_here(const EngineOptions& options, const Workload& workload, Told& told) {
-  const auto fail = [&told](const std::string& message) {
-    message.copy(told.error, sizeof(told.error) - 1);
-  };
+  const auto fail = [&told](const std::string& message) { message.copy(told.error, sizeof(told.error) - 1); };
   auto engine = Engine::open(options);
   if (!engine.ok()) return fail(engine.error().message);
   const auto run = time_run(engine.value(), workload, [] { return true; });

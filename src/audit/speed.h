@@ -28,9 +28,9 @@ Result<RunTimes> time_run(Engine& engine, const Workload& workload, const std::f
 
 // What a run comes to. Prefill ends, and decoding begins, when all requests have their first token.
 struct Speeds {
-  double first_token = 0.0;  // seconds, mean over requests
-  double prefill = 0.0;      // prompt tokens per second
-  double decode = 0.0;       // drawn tokens per second
+  double first_token = 0.0;                     // seconds, mean over requests
+  double prefill = 0.0;                         // prompt tokens per second
+  double decode = 0.0;                          // drawn tokens per second
   double between_p50 = 0.0, between_p99 = 0.0;  // seconds between tokens of a request, while decoding
 };
 Speeds speeds_of(const RunTimes& run, const Workload& workload);
@@ -42,7 +42,8 @@ struct MemoryUse {
 };
 Result<MemoryUse> memory_of(const EngineOptions& options, const Workload& workload);
 
-// How busy a machine is with other work: from when it was made to a call, the share of all CPU time that went to others.
+// How busy a machine is with other work: from when it was made to a call, the share of all CPU time that went to
+// others.
 class LoadWatch {
  public:
   LoadWatch();

@@ -99,8 +99,7 @@ Run add_cost(Flags flags) {
   flags.positional("NOW", "a later one of like runs", &options->now);
   flags.integer("--pairs", "pairs of runs, even; fewer than 16 decide nothing [20]", 2, 4000, &options->cost.pairs);
   flags.integer("--batch", "requests at once [4]", 1, 4096, &options->cost.workload.batch);
-  flags.integer("--prompt-tokens", "tokens of each prompt [256]", 1, 1 << 20,
-                &options->cost.workload.prompt_tokens);
+  flags.integer("--prompt-tokens", "tokens of each prompt [256]", 1, 1 << 20, &options->cost.workload.prompt_tokens);
   flags.integer("--max-tokens", "tokens to draw after each [32]", 2, 1 << 20, &options->cost.workload.max_tokens);
   add_margin(flags, "--margin", "time increase that does not matter [0.05]", 10.0, &options->cost.margin);
   add_margin(flags, "--budget", "time increase above which the exit status is 1 [none]", 1e6, &options->budget);
