@@ -95,8 +95,8 @@ int run(int argc, char** argv) {
   }
   if (!chosen)
     return bad_usage(
-        "a command is needed: pull, generate, chat, serve, score, replay, verify, keygen, corpus, gate, info or "
-        "bench (see `eadem --help`)");
+        "a command is needed: pull, generate, chat, serve, score, replay, verify, keygen, corpus, gate, info, "
+        "bench, cost or diff (see `eadem --help`)");
   const auto status = chosen();
   return status.ok() ? status.value() : bad_usage(status.error().message);
 }

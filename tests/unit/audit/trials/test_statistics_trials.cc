@@ -128,6 +128,31 @@ TEST(Trials, ASlowdownOfTenPercent) {
   expect_good(planted, none);
 }
 
+// The control: all runs of one side, then all of the other. The drift becomes a difference.
+TEST(Trials, RunsThatAreNotInterleavedGiveFalseAlarms) {
+  constexpr int kPairs = 40;
+  int alarms = 0;
+  for (int trial = 0; trial < kSlowTrials; ++trial) {
+    Random random(static_cast<uint64_t>(trial), 12);
+    std::vector<PairedRuns> session = simulate_session(random, kPairs, 0.0, 1), apart = session;
+    const std::vector<bool> order = block_order(kPairs / 2, 1);
+    for (size_t m = 0; m < session.size(); ++m) {
+      std::vector<double> in_time;
+      size_t a = 0, b = 0;
+      for (const bool abba : order) {
+        for (const bool is_a : {abba, !abba, !abba, abba})
+          in_time.push_back(is_a ? session[m].a[a++] : session[m].b[b++]);
+      }
+      apart[m].a.assign(in_time.begin(), in_time.begin() + kPairs);
+      apart[m].b.assign(in_time.begin() + kPairs, in_time.end());
+    }
+    const std::string verdict = overall_verdict(compare_costs(apart, 0.10));
+    alarms += verdict == "slower" || verdict == "faster" || verdict == "mixed";
+  }
+  std::printf("not interleaved: false alarms %.1f %%\n", 100 * share(alarms, kSlowTrials));
+  EXPECT_GT(share(alarms, kSlowTrials), 0.07);
+}
+
 // --- Accuracy. Items differ in how hard they are and in how easily their answer flips between two runs.
 struct Judged {
   std::vector<double> a, b;
