@@ -53,11 +53,14 @@ std::string shown(const ordered_json& value) { return value.dump(-1, ' ', true);
 
 // What a field of the identity is called when it is another one.
 std::string name_of(const std::string& field) {
-  static const std::map<std::string, std::string> kNames = {
-      {"weights", "another model (weights)"},       {"config", "another model (configuration)"},
-      {"tokenizer", "another tokenizer"},           {"chat_template", "another chat template"},
-      {"end_tokens", "other end-of-text tokens"},   {"numerics", "another numerics"},
-      {"sampler", "another version of the sampler"}};
+  static const std::map<std::string, std::string> kNames = {{"weights", "another model (weights)"},
+                                                            {"config", "another model (configuration)"},
+                                                            {"tokenizer", "another tokenizer"},
+                                                            {"chat_template", "another chat template"},
+                                                            {"end_tokens", "other end-of-text tokens"},
+                                                            {"numerics", "another numerics"},
+                                                            {"sampler", "another version of the sampler"},
+                                                            {"text_libraries", "other versions of the text libraries"}};
   const auto found = kNames.find(field);
   return found == kNames.end() ? "another " + weights::quote(field) : found->second;
 }

@@ -46,7 +46,7 @@ struct Verification {
   nlohmann::ordered_json first_difference;  // {"field", "step", "position", "was", "is"}; null: none
 };
 
-// The envelopes in a line: itself, or those under "receipts" of an answer or of its object "eadem". Errors: not JSON, or
+// The envelopes in a line: itself, or those under "receipts" of an answer or its object "eadem". Errors: not JSON, or
 // no envelope in it.
 Result<std::vector<std::string>> envelopes_of(const std::string& line);
 
