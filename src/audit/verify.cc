@@ -337,7 +337,7 @@ Result<void> KnownRequests::add(const ordered_json& answer) {
   }
   Contents contents;
   for (const ordered_json& id : *prompt) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) return wanted;
+    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > INT32_MAX) return wanted;
     contents.prompt.push_back(id.get<int32_t>());
   }
   contents.sampling = *sampling;
