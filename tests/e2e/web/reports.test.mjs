@@ -12,6 +12,10 @@ const PAGES = {
   "accept-endpoint": { title: "Acceptance: tiny", sections: ["What failed", "Matrix", "What was not tested"] },
   gate: { title: "Drift gate: smollm2-135m", sections: ["What drifted", "Identity or bug", "Distance of logprobs"] },
   cost: { title: "Cost of the contract: smollm2-135m", sections: ["Increase of time under the contract", "In figures"] },
+  "cost-since": {
+    title: "Cost of the contract: smollm2-135m",
+    sections: ["Increase of the contract's cost since then", "In figures"],
+  },
   diff: { title: "Comparison", sections: ["Which level holds", "Distribution", "Quality"] },
   "near-tie": { title: "Near ties: smollm2-135m", sections: ["Margins and differences", "Risk per prompt"] },
 };

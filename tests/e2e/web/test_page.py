@@ -73,7 +73,7 @@ def run_tests(name, env=None):
 
 
 def test_computations(modules):
-    assert run_tests("units.test.mjs") >= 15
+    assert run_tests("units.test.mjs") >= 17
 
 
 def test_in_chromium(modules):
@@ -103,4 +103,4 @@ def test_reports_in_chromium(modules, tmp_path):
         for name, content in contents.items():
             (tmp_path / (name + path.name)).write_text(json.dumps(content))
     run([str(RENDER), *map(str, sorted(tmp_path.glob("*.json")))])
-    assert run_tests("reports.test.mjs", {"EADEM_REPORTS": str(tmp_path)}) >= 15
+    assert run_tests("reports.test.mjs", {"EADEM_REPORTS": str(tmp_path)}) >= 17

@@ -2,7 +2,7 @@
 import { NONE, number, seconds } from "../format.js";
 import { html } from "../html.js";
 import { scale, Strips, ticks } from "./chart.js";
-import { bytes, Facts, Section, shown, Table, Verdict, words } from "./parts.js";
+import { bytes, Facts, Section, shown, Table, Value, Verdict, words } from "./parts.js";
 
 /** 0.081 -> "+8.1 %". */
 export function change(value) {
@@ -13,6 +13,7 @@ export function change(value) {
 const range = ({ low, high } = {}) => `${change(low)} to ${change(high)}`;
 
 function amount(value, unit) {
+  if (typeof value !== "number") return NONE;
   if (unit === "s") return seconds(value);
   return unit === "bytes" ? bytes(value) : `${number(value)} ${unit}`;
 }
@@ -27,7 +28,7 @@ function Increases({ metrics, margin }) {
   const at = scale(low - room, high + room);
   return html`
     <${Strips}
-      label=${`Increase of time under the contract: ${metrics.map((metric) => `${metric.title} ${change(metric.time_increase.estimate)}`).join("; ")}`}
+      label=${`Increase of time: ${metrics.map((metric) => `${metric.title} ${change(metric.time_increase.estimate)}`).join("; ")}`}
       at=${at}
       marks=${ticks(low - room, high + room)}
       format=${(mark) => (mark === 0 ? "0" : `${mark > 0 ? "+" : "−"}${Number(Math.abs(mark * 100).toPrecision(6))} %`)}
@@ -48,8 +49,8 @@ function Figures({ metrics, a, b }) {
     columns=${["Metric", `>${a}`, `>${b}`, ">Time increase", ">Interval", ">Throughput ratio", "Verdict", ">Pairs needed"]}
     rows=${metrics.map((metric) => [
       metric.title,
-      amount(metric.a.median, metric.unit),
-      amount(metric.b.median, metric.unit),
+      amount(metric.a?.median, metric.unit),
+      amount(metric.b?.median, metric.unit),
       change(metric.time_increase.estimate),
       range(metric.time_increase),
       metric.throughput_ratio ? metric.throughput_ratio.estimate.toFixed(3) : NONE,
@@ -60,7 +61,7 @@ function Figures({ metrics, a, b }) {
 }
 
 function Spread({ metrics, a, b }) {
-  const least = ({ least, most, spread }, unit) => `${amount(least, unit)} to ${amount(most, unit)}, spread ${change(spread).slice(1)}`;
+  const least = ({ least, most, spread } = {}, unit) => typeof least !== "number" ? NONE : `${amount(least, unit)} to ${amount(most, unit)}, spread ${change(spread).slice(1)}`;
   return html`<${Table}
     caption="Least and most of each metric over its runs, and the spread around the median"
     columns=${["Metric", a, b, ">Spread of the pairs", ">p", ">p, adjusted"]}
@@ -82,7 +83,8 @@ const sided = (part = {}) =>
   });
 
 export function Cost({ result }) {
-  const { metrics = [], design = {}, conditions, conversion = [], warnings = [], memory, capacity, command } = result;
+  const { metrics = [], design = {}, conditions, conversion = [], warnings = [], memory, capacity, command, before } = result;
+  const { identity_but_numerics: identity, ...settings } = conditions ?? {};
   const [a, b] = [result.a?.label ?? "a", result.b?.label ?? "b"];
   const space = [...sided(memory), ...sided(capacity)];
   return html`
@@ -91,15 +93,15 @@ export function Cost({ result }) {
       html`<${Section} title="Mind"><ul>${warnings.map((warning) => html`<li>${warning}</li>`)}</ul><//>`
     }
     <${Section}
-      title="Increase of time under the contract"
-      note=${`A dot is one pair of runs, the thick line the interval${design.confidence ? ` at ${Math.round(design.confidence * 100)} % confidence` : ""}, the circle its estimate${design.margin ? `; the band is what counts as equal, ±${(design.margin * 100).toFixed(0)} %` : ""}.`}
+      title=${before ? "Increase of the contract's cost since then" : "Increase of time under the contract"}
+      note=${`${before ? "How the contract's time grew beside free order's; the" : "A dot is one pair of runs, the"} thick line the interval${design.confidence ? ` at ${Math.round(design.confidence * 100)} % confidence` : ""}, the circle its estimate${design.margin ? `; the band is what counts as equal, ±${(design.margin * 100).toFixed(0)} %` : ""}.`}
     >
       <${Increases} metrics=${metrics} margin=${design.margin} />
     <//>
     <${Section} title="In figures">
       <${Figures} metrics=${metrics} a=${a} b=${b} />
       ${conversion.length > 0 && html`<ul class="note">${conversion.map((line) => html`<li>${line}</li>`)}</ul>`}
-      <details><summary>Spread and tests</summary><${Spread} metrics=${metrics} a=${a} b=${b} /></details>
+      ${!before && html`<details><summary>Spread and tests</summary><${Spread} metrics=${metrics} a=${a} b=${b} /></details>`}
     <//>
     ${
       space.length > 0 &&
@@ -112,9 +114,10 @@ export function Cost({ result }) {
       <${Table}
         caption="The two sides of the comparison"
         columns=${["Field", a, b]}
-        rows=${["mode", "numerics", "fingerprint"].map((name) => [words(name), shown(result.a?.[name]), shown(result.b?.[name])])}
+        rows=${["mode", "numerics", "fingerprint"].map((name) => [words(name), html`<${Value} name=${name} value=${result.a?.[name]} />`, html`<${Value} name=${name} value=${result.b?.[name]} />`])}
       />
-      <${Facts} facts=${{ date: result.date, ...conditions }} />
+      <${Facts} facts=${{ date: result.date, ...settings }} />
+      ${identity && html`<details><summary>Identity, but for the numerics</summary><${Facts} facts=${identity} /></details>`}
       <${Facts} facts=${{ ...design, ...result.evidence }} />
       <${Facts} facts=${{ ...result.machine }} />
       ${command && html`<p class="command"><span class="note">Command</span> <code>${command}</code></p>`}

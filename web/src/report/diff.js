@@ -2,7 +2,7 @@
 import { NONE } from "../format.js";
 import { html } from "../html.js";
 import { scale, Strips, ticks } from "./chart.js";
-import { Difference, Facts, Section, sentence, shown, Table, toneOf, Verdict, words } from "./parts.js";
+import { Difference, Facts, Section, sentence, shown, Table, toneOf, Value, Verdict, words } from "./parts.js";
 
 const MEANINGS = {
   bits: "every token and every logprob, as float32",
@@ -120,7 +120,7 @@ export function Fields({ title, caption, fields, sides }) {
     visible
     caption=${caption}
     columns=${["Field", ...sides]}
-    rows=${fields.map((one) => [one.field, ...sides.map((side) => html`<span class="mono">${shown(one[side])}</span>`)])}
+    rows=${fields.map((one) => [one.field, ...sides.map((side) => html`<span class="mono"><${Value} name=${one.field} value=${one[side]} /></span>`)])}
   />`;
 }
 
@@ -140,7 +140,7 @@ export function Diff({ result }) {
     <${Distribution} level=${level("distribution")} />
     <${Quality} level=${level("quality")} />
     <${Section} title="What was compared">
-      <${Table} caption="The two sides" columns=${["Field", "a", "b"]} rows=${names.map((name) => [words(name), shown(a?.[name]), shown(b?.[name])])} />
+      <${Table} caption="The two sides" columns=${["Field", "a", "b"]} rows=${names.map((name) => [words(name), html`<${Value} name=${name} value=${a?.[name]} />`, html`<${Value} name=${name} value=${b?.[name]} />`])} />
       <${Facts} facts=${{ date: result.date, asked_level: result.asked_level, ...matching }} />
       ${result.command && html`<p class="command"><span class="note">Command</span> <code>${result.command}</code></p>`}
     <//>`;

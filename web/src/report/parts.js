@@ -55,7 +55,9 @@ export function bytes(value) {
   return `${number(value / 1024 ** power)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
 }
 
-function fact(name, value) {
+/** A value of the field `name`, which may tell its unit; digests may break. */
+export function Value({ name, value }) {
+  if (Array.isArray(value) && value.some((one) => DIGEST.test(one))) return value.map((one) => html`<${Digest} value=${one} /> `);
   if (typeof value === "string" && DIGEST.test(value)) return html`<${Digest} value=${value} />`;
   if (/_bytes$/.test(name)) return bytes(value);
   if (/(^|_)seconds$/.test(name)) return seconds(value);
@@ -69,7 +71,7 @@ export function Facts({ facts }) {
   const known = Object.entries(facts).filter(([, value]) => shown(value) !== NONE);
   return html`
     <dl class="facts">
-      ${known.map(([name, value]) => html`<div key=${name}><dt>${label(name)}</dt><dd>${fact(name, value)}</dd></div>`)}
+      ${known.map(([name, value]) => html`<div key=${name}><dt>${label(name)}</dt><dd><${Value} name=${name} value=${value} /></dd></div>`)}
     </dl>`;
 }
 
