@@ -35,7 +35,8 @@ Result<Known> read_about(const IdentitySide& side) {
   ordered_json about = std::move(parsed).value();
   // `eadem info --json` has the engine's part in "model".
   if (about.is_object() && about.contains("model") && about["model"].is_object()) {
-    for (const auto& [name, value] : about["model"].items()) about[name] = value;
+    const ordered_json model = about["model"];  // a copy: adding fields moves those that are there
+    for (const auto& [name, value] : model.items()) about[name] = value;
   }
   if (!about.is_object() || !about.contains("fingerprint") || !about["fingerprint"].is_string())
     return Error{side.about + ": it tells no fingerprint; `eadem info -m MODEL --json` and GET /v1/fingerprint do"};
