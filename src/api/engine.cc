@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "api/answer.h"
+#include "api/fingerprint.h"
 #include "api/guides.h"
 #include "api/text_assets.h"
 #include "api/trace_writer.h"
 #include "contract/bom.h"
-#include "contract/canonical_json.h"
 #include "contract/identity.h"
 #include "core/fp_env.h"
 #include "fetch/pull.h"
@@ -279,52 +279,19 @@ void Engine::State::sign(const EngineOptions& options, const Choice& choice) {
   if (!options.chat_template.empty()) identity.chat_template = contract::digest_of_template(options.chat_template);
   identity_parts = identity.canonical();
   identity_digest = identity.digest();
-  const auto on_off = [](bool value) { return value ? "on" : "off"; };
-  deployment = contract::deployment_here();
-  deployment.device = options.device;
-  deployment.kernel_set = info.isa;
-  deployment.threads = info.threads;
-  deployment.max_batch = options.max_batch;
-  deployment.prefill_chunk = options.prefill_chunk;
-  deployment.mixed_chunk = options.mixed_chunk;
-  deployment.kv_blocks = info.kv_blocks;
-  deployment.max_model_len = info.max_model_len;
-  deployment.force_preempt = options.force_preempt;
-  deployment.prefix_cache = on_off(options.prefix_cache);
-  deployment.async_scheduling = on_off(options.async_scheduling && options.trace_file.empty());
-  deployment.speculation = options.speculation;
+  deployment = api::deployment_of(options, info);
   if (draft_model) deployment.draft_model = contract::digest_of_weights(draft_checkpoint, digests);
-  deployment.max_draft = options.max_draft;
-  deployment.force_draft = on_off(options.force_draft);
-  deployment.trace = on_off(!options.trace_file.empty());
-  deployment.kv_hash = on_off(options.kv_hash);
-  if (!options.replica.empty()) deployment.replica = contract::canonical_digest(options.replica);
   deployment_parts = deployment.canonical();
   deployment_digest = deployment.digest();
 }
 
 const std::string& Engine::State::bill_of_materials() {
   const std::lock_guard lock(bom_mutex);
-  if (!bom.empty()) return bom;
-  const auto stated = [&](std::string_view key) {
-    const auto value = checkpoint.metadata().get<std::string>(key);
-    return value.ok() ? value.value() : std::string();
-  };
-  contract::BomModel described;
-  described.name = stated("general.name");
-  if (described.name.empty()) described.name = std::filesystem::path(info.path).filename().string();
-  described.family = info.family;
-  described.format = info.format;
-  described.licence = stated("general.license");
-  described.facts = {{"format", info.format},
-                     {"layers", std::to_string(info.layers)},
-                     {"hidden", std::to_string(info.hidden)},
-                     {"heads", std::to_string(info.heads)},
-                     {"kv_heads", std::to_string(info.kv_heads)},
-                     {"vocabulary", std::to_string(info.vocab)},
-                     {"context", std::to_string(info.context)}};
-  described.files = contract::bom_files(checkpoint.files(), digests);
-  bom = contract::bill_of_materials(identity, deployment, described);
+  if (bom.empty()) {
+    contract::BomModel described = api::bom_model_of(info, checkpoint.metadata());
+    described.files = contract::bom_files(checkpoint.files(), digests);
+    bom = contract::bill_of_materials(identity, deployment, described);
+  }
   return bom;
 }
 

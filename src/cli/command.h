@@ -26,6 +26,7 @@ Run add_info(Flags flags);
 Run add_bench(Flags flags);
 Run add_cost(Flags flags);
 Run add_diff(Flags flags);
+Run add_near_tie(Flags flags);
 Run add_serve(Flags flags);
 Run add_corpus(Flags flags);
 Run add_gate(Flags flags);

@@ -71,6 +71,10 @@ void EngineFlags::add(Flags& flags) {
   flags.integer("--max-draft", "most guesses of an answer in a step [8]", 1, 32, &options.max_draft);
   flags.integer("--force-preempt", "preempt a sequence each time it has drawn N tokens, for tests; 0: never [0]", 0,
                 1 << 30, &options.force_preempt);
+  flags.flag("--recheck-weights", "hash every weight again, also where the cache knows the digest of these files",
+             &options.recheck_weights);
+  flags.text("--replica", "NAME", "which of many like engines this is; the deployment tells a digest of it",
+             &options.replica);
   flags.text("--trace", "FILE", "write a digest of each row, layer and op", &options.trace_file);
   flags.flag("--kv-hash", "add a hash of the keys and values to each answer", &options.kv_hash);
   flags.flag("--stats", "counters as JSON on stderr at the end", &stats);

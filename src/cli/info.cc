@@ -16,7 +16,7 @@ using nlohmann::ordered_json;
 
 struct Options {
   EngineFlags engine;
-  bool json = false;
+  bool json = false, cyclonedx = false;
 };
 
 ordered_json kernel_sets() {
@@ -57,7 +57,10 @@ ordered_json describe(const Engine& engine) {
           {"eos_token_ids", info.eos_token_ids},
           {"tokenizer", info.has_tokenizer},
           {"chat_template", info.has_chat_template},
-          {"fingerprint", engine.identity()}};
+          {"fingerprint", engine.identity()},
+          {"identity", ordered_json::parse(engine.identity_parts())},
+          {"deployment_digest", engine.deployment()},
+          {"deployment", ordered_json::parse(engine.deployment_parts())}};
 }
 
 std::string plain(const ordered_json& value) {
@@ -69,9 +72,14 @@ std::string plain(const ordered_json& value) {
   return text;
 }
 
-void print_fields(const ordered_json& object) {
+void print_fields(const ordered_json& object, const std::string& indent = "  ") {
   for (const auto& [key, value] : object.items()) {
-    std::printf("  %-14s  %s\n", key.c_str(), plain(value).c_str());
+    if (value.is_object()) {
+      std::printf("%s%s\n", indent.c_str(), key.c_str());
+      print_fields(value, indent + "  ");
+    } else {
+      std::printf("%s%-14s  %s\n", indent.c_str(), key.c_str(), plain(value).c_str());
+    }
   }
 }
 
@@ -93,6 +101,11 @@ void print(const ordered_json& all) {
 }
 
 Result<int> run(const Options& options) {
+  if (options.cyclonedx) {
+    EADEM_ASSIGN_OR_RETURN(const Engine engine, options.engine.open());
+    std::puts(engine.bill_of_materials().c_str());
+    return 0;
+  }
   ordered_json all = {{"version", EADEM_VERSION},
                       {"machine", describe_machine()},
                       {"kernel_sets", kernel_sets()},
@@ -115,6 +128,8 @@ Result<int> run(const Options& options) {
 Run add_info(Flags flags) {
   auto options = std::make_shared<Options>();
   flags.flag("--json", "as a JSON object", &options->json);
+  flags.flag("--cyclonedx", "the model, how it is computed, the program and its libraries as a CycloneDX 1.7 document",
+             &options->cyclonedx);
   options->engine.add(flags);
   return [options] { return run(*options); };
 }

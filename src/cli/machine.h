@@ -5,7 +5,7 @@
 
 namespace eadem::cli {
 
-// {"cpu", "cores", "features": [...], "memory_bytes"}
+// {"cpu", "cores", "features": [...], "memory_bytes", "system"}
 nlohmann::ordered_json describe_machine();
 
 }  // namespace eadem::cli

@@ -47,7 +47,18 @@ constexpr Command kCommands[] = {
      "eadem cost -m smollm2-135m --pairs 40 --html cost.html\n  eadem cost before.json now.json", add_cost},
     {"diff", "The strongest level at which two runs are the same: bits, tokens, distribution, quality",
      "eadem diff a.jsonl b.jsonl\n  eadem diff a.jsonl b.jsonl --level distribution --html diff.html", add_diff},
+    {"near-tie", "Where free-order arithmetic could draw another token, and where it does",
+     "eadem near-tie -m smollm2-135m --html near-ties.html", add_near_tie},
 };
+
+std::string command_names() {
+  std::string names;
+  for (const Command& command : kCommands) {
+    if (&command != kCommands) names += &command == std::end(kCommands) - 1 ? " or " : ", ";
+    names += command.name;
+  }
+  return names;
+}
 
 int bad_usage(const std::string& message) {
   print_error(message);
@@ -93,10 +104,7 @@ int run(int argc, char** argv) {
     return explain(fault, subs.empty() ? app : *subs.front(),
                    subs.empty() ? "eadem" : "eadem " + subs.front()->get_name());
   }
-  if (!chosen)
-    return bad_usage(
-        "a command is needed: pull, generate, chat, serve, score, replay, verify, keygen, corpus, gate, info, "
-        "bench, cost or diff (see `eadem --help`)");
+  if (!chosen) return bad_usage("a command is needed: " + command_names() + " (see `eadem --help`)");
   const auto status = chosen();
   return status.ok() ? status.value() : bad_usage(status.error().message);
 }

@@ -21,7 +21,7 @@ struct BomFile {
 };
 
 struct BomModel {
-  std::string name, family, format, licence;  // licence: as the model file states it; empty where it does not
+  std::string name, family, licence;  // licence: as the model file states it; empty where it does not
   std::vector<std::pair<std::string, std::string>> facts;  // name and value: layers, context, ...
   std::vector<BomFile> files;
 };

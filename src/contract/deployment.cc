@@ -36,7 +36,7 @@ nlohmann::ordered_json Deployment::to_json() const {
           {"os_kernel", os_kernel},
           {"libc", libc},
           {"device", device},
-          {"kernel_set", kernel_set},
+          {"isa", isa},
           {"threads", threads},
           {"max_batch", max_batch},
           {"prefill_chunk", prefill_chunk},

@@ -17,7 +17,7 @@ struct Deployment {
   std::string architecture, cpu_vendor, cpu_model, cpu_features, os, os_kernel, libc;
   int64_t cores = 0, memory_bytes = 0;
   // Where the model runs
-  std::string device, kernel_set;
+  std::string device, isa;  // isa: the kernel set in use
   int64_t threads = 0;
   // How work is cut up
   int64_t max_batch = 0, prefill_chunk = 0, mixed_chunk = 0, kv_blocks = 0, max_model_len = 0, force_preempt = 0;

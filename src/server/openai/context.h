@@ -46,5 +46,6 @@ int64_t unix_time();
 std::string hash_of_tokens(const std::vector<int32_t>& tokens);
 
 inline constexpr std::string_view kJson = "application/json";
+inline constexpr std::string_view kCycloneDx = "application/vnd.cyclonedx+json";
 
 }  // namespace eadem::server

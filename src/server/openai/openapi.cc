@@ -103,7 +103,12 @@ ordered_json paths_of(const Context& context) {
       post(operation("detokenize", "Token ids to text.", "Text", local), body_schema(context, kDetokenize, {"tokens"}));
   paths["/tokenizer_info"]["get"] =
       operation("tokenizerInfo", "Special tokens and the chat template.", "TokenizerInfo", get);
-  paths["/v1/fingerprint"]["get"] = operation("fingerprint", "What equal bits rest on.", "Fingerprint", get);
+  paths["/v1/fingerprint"]["get"] =
+      operation("fingerprint", "What equal bits rest on.", "Fingerprint", {400, 401, 408, 503});
+  paths["/v1/fingerprint"]["get"]["parameters"] = {
+      {{"name", "format"}, {"in", "query"}, {"schema", {{"enum", {"json", "cyclonedx"}}, {"default", "json"}}}}};
+  paths["/v1/fingerprint"]["get"]["responses"]["200"]["content"][std::string(kCycloneDx)]["schema"] = {
+      {"type", "object"}};
   paths["/v1/verify"]["post"] =
       post(operation("verify", "Runs an answer again and compares the bits.", "Verification", compute),
            body_schema(context, kVerify, {"eadem", "prompt_token_ids", "token_ids"}));

@@ -122,9 +122,14 @@ class Api {
   }
   ~Api() { routes_.clear(); }
 
-  std::shared_ptr<FakeReply> start(const std::string& method, const std::string& path, const std::string& body) {
+  // target: a path, with at most one field of a query.
+  std::shared_ptr<FakeReply> start(const std::string& method, const std::string& target, const std::string& body) {
     const auto reply = std::make_shared<FakeReply>();
     HttpRequest request;
+    const std::string path = target.substr(0, target.find('?'));
+    if (const size_t mark = target.find('?'), equals = target.find('='); mark != std::string::npos) {
+      request.query[target.substr(mark + 1, equals - mark - 1)] = target.substr(equals + 1);
+    }
     request.method = method, request.path = path, request.body = body, request.request_id = "r1";
     for (const Route& route : routes_) {
       const size_t brace = route.path.find("{name}");

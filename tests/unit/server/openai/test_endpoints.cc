@@ -44,6 +44,26 @@ TEST_F(Endpoints, TheFingerprintTellsItsParts) {
   for (const char* part : {"weights", "config", "tokenizer", "chat_template", "end_tokens", "numerics", "sampler"}) {
     EXPECT_TRUE(print.body["covers"].contains(part)) << part;
   }
+  const Engine& engine = api().service->engine();
+  EXPECT_EQ(print.body["covers"], ordered_json::parse(engine.identity_parts()));
+  EXPECT_EQ(print.body["deployment"], ordered_json::parse(engine.deployment_parts()));
+  EXPECT_EQ(print.body["deployment_digest"], engine.deployment());
+  for (const char* part : {"version", "isa", "threads", "max_model_len", "kv_blocks"}) {
+    EXPECT_TRUE(print.body["deployment"].contains(part)) << part;
+  }
+}
+
+TEST_F(Endpoints, TheFingerprintHasALongForm) {
+  const auto reply = api().start("GET", "/v1/fingerprint?format=cyclonedx", "");
+  ASSERT_TRUE(reply->wait());
+  EXPECT_EQ(reply->status(), 200);
+  EXPECT_EQ(reply->type(), "application/vnd.cyclonedx+json; version=1.7");
+  EXPECT_EQ(reply->body(), api().service->engine().bill_of_materials());
+  EXPECT_EQ(ordered_json::parse(reply->body())["specVersion"], "1.7");
+  EXPECT_EQ(api().get("/v1/fingerprint?format=json").body["fingerprint"], api().service->engine().identity());
+  const Answer bad = api().get("/v1/fingerprint?format=spdx");
+  EXPECT_EQ(bad.status, 400);
+  EXPECT_EQ(bad.body["error"]["param"], "format");
 }
 
 TEST_F(Endpoints, AnAnswerIsVerifiedAndATamperedOneIsNot) {

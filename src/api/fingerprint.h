@@ -1,0 +1,17 @@
+// What an engine says of itself in its fingerprint, of the options it was opened with and of what came of them.
+#pragma once
+
+#include "contract/bom.h"
+#include "contract/deployment.h"
+#include "eadem/engine.h"
+#include "weights/metadata.h"
+
+namespace eadem::api {
+
+// All but draft_model, whose weights the engine alone has at hand.
+contract::Deployment deployment_of(const EngineOptions& options, const ModelInfo& info);
+
+// All but the files.
+contract::BomModel bom_model_of(const ModelInfo& info, const weights::Metadata& metadata);
+
+}  // namespace eadem::api
