@@ -84,8 +84,8 @@ std::filesystem::path model_folder() {
   return std::filesystem::path(::testing::TempDir()) / ("swapped_addition_model_" + std::to_string(::getpid()));
 }
 
-// A small random model whose output rows come in pairs that are equal but for one element, 2^-22 in the one and 0 in the
-// other: every step's two most likely tokens are a near tie, so that a moved last bit can show as a token.
+// A small random model whose output rows come in pairs, equal but for one element, 2^-22 in the one and 0 in the other:
+// every step's two most likely tokens are a near tie, so that a moved last bit can show as a token.
 void make_model() {
   std::filesystem::create_directories(model_folder());
   testing::write_tiny_llama(model_folder());
