@@ -1,6 +1,8 @@
 #include "audit/verdict.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace eadem::audit {
 namespace {
@@ -41,12 +43,28 @@ Tally tally(const MatrixResult& result) {
 bool passed(const MatrixResult& result) {
   const Tally count = tally(result);
   if (result.interrupted || count.fail > 0 || count.not_run > 0) return false;
+  std::map<std::string, bool> controls;  // numerics -> whether one of its controls saw what it should
   bool any = false;
   for (const CellResult& cell : result.cells) {
-    if (cell.cell.required && cell.verdict != Verdict::kPass) return false;
-    any = any || (cell.verdict == Verdict::kPass && !cell.cell.control);
+    const bool passes = cell.verdict == Verdict::kPass;
+    if (cell.cell.required && !passes) return false;
+    if (cell.cell.control) controls[cell.numerics] |= passes;
+    any |= passes && !cell.cell.control;
   }
-  return any;
+  return any && std::all_of(controls.begin(), controls.end(), [](const auto& one) { return one.second; });
+}
+
+std::string summary(const MatrixResult& result) {
+  const Tally count = tally(result);
+  std::string text = std::to_string(count.pass) + " of " + std::to_string(result.cells.size()) + " cells passed";
+  const auto add = [&](int number, const char* words) {
+    if (number > 0) text += ", " + std::to_string(number) + " " + words;
+  };
+  add(count.fail, "failed");
+  add(count.not_testable, "were not testable");
+  add(count.not_run, "did not run");
+  if (passed(result) || count.fail > 0 || count.not_run > 0) return text;
+  return text + "; too little was testable to pass";
 }
 
 nlohmann::ordered_json to_json(const Cell& cell) {
@@ -73,6 +91,7 @@ nlohmann::ordered_json to_json(const MatrixResult& result) {
   nlohmann::ordered_json object = {
       {"kind", "accept"},
       {"verdict", verdict_of(result, count)},
+      {"summary", summary(result)},
       {"matrix", result.matrix},
       {"target", result.target},
       {"model", result.model},

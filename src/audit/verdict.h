@@ -74,9 +74,12 @@ struct Tally {
 
 Tally tally(const MatrixResult& result);
 
-// Nothing failed and nothing was left undone, and at least one cell besides the control passed. A control that saw no
-// difference is a cell that failed; a required cell has passed.
+// Nothing failed and nothing was left undone, at least one cell besides the controls passed, every required cell
+// passed, and under each numerics that has controls one of them saw the difference that it should see. A control that
+// saw none is a cell that failed.
 bool passed(const MatrixResult& result);
+// "38 of 41 cells passed, 1 failed, 2 were not testable".
+std::string summary(const MatrixResult& result);
 
 // "kind": "accept", "verdict": "pass", "fail" or "not_testable" (nothing failed, but what was tested is too little to
 // pass), and every field above by its name.

@@ -30,5 +30,6 @@ Run add_near_tie(Flags flags);
 Run add_serve(Flags flags);
 Run add_corpus(Flags flags);
 Run add_gate(Flags flags);
+Run add_accept(Flags flags);
 
 }  // namespace eadem::cli

@@ -42,6 +42,8 @@ constexpr Command kCommands[] = {
      "eadem gate --baseline baseline.json --record\n  eadem gate --baseline baseline.json --out report/", add_gate},
     {"info", "The machine, its kernel sets and numerics; with -m a model and its identity",
      "eadem info -m smollm2-135m --json", add_info},
+    {"accept", "The acceptance matrix: what may not move an answer, tried",
+     "eadem accept -m smollm2-135m --matrix quick --out accepted", add_accept},
     {"bench", "Speed of prefill and decode", "eadem bench --batch 1,4,16 --json", add_bench},
     {"cost", "What the contract costs: paired runs beside free order",
      "eadem cost -m smollm2-135m --pairs 40 --html cost.html\n  eadem cost before.json now.json", add_cost},
