@@ -136,7 +136,7 @@ TEST(SeededFaults, AreTenAndHaveTheirOwnNames) {
 
 TEST(SeededFaults, BatchSplitNeedsManyRows) {
   for (const auto numerics : numerics::kAllNumerics) {
-    Situation many{"16 requests at once", {several(16, 6)}}, few{"one by one", one_by_one(several(16, 6))};
+    Situation many{"16 requests at once", {several(16, 4)}}, few{"one by one", one_by_one(several(16, 4))};
     many.numerics = few.numerics = numerics;
     expect_only("batch-split", {many}, {few});
   }

@@ -29,9 +29,9 @@ uint16_t one_ulp_more(uint16_t operand) { return operand == 0 ? operand : static
 // Split-K where a step has few rows, whole sums where it has many: what a matrix library's heuristic does.
 class BatchSplit final : public Fault {
  public:
-  BatchSplit() : Fault("batch-split", "a linear layer of more than 12 rows sums over k in another number of parts") {}
+  BatchSplit() : Fault("batch-split", "a linear layer of more than 4 rows sums over k in another number of parts") {}
   int shards(const kernels::LinearShape& shape, int rows, int) override {
-    constexpr int kFewRows = 12;
+    constexpr int kFewRows = 4;
     return rows > kFewRows ? other_shards(shape) : shape.shards;
   }
 };
