@@ -14,6 +14,7 @@
 #include "cli/engine_flags.h"
 #include "cli/machine.h"
 #include "cli/terminal.h"
+#include "fetch/http.h"
 
 namespace eadem::cli {
 namespace {
@@ -46,7 +47,7 @@ std::vector<std::string> numerics_of(const Options& options) {
 std::string command_line(const Options& options) {
   const EngineOptions& engine = options.engine.options;
   std::string line = "eadem accept ";
-  line += options.endpoint.given() ? "--endpoint " + options.endpoint.options.endpoint.url
+  line += options.endpoint.given() ? "--endpoint " + fetch::public_url(options.endpoint.options.endpoint.url)
                                    : "-m " + engine.model + " --numerics " + engine.numerics;
   line += " --matrix " + options.matrix;
   for (const std::string& cell : options.cells) line += " --cell " + cell;
