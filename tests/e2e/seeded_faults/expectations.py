@@ -19,7 +19,6 @@ EXPECTED = {
             *BATCHES,
             "chunk.budget",
             "request.first",
-            "process.restart",
             "machine.threads",
             "machine.isa",
             "scoring",
@@ -46,12 +45,12 @@ EXPECTED = {
     ),
     # Engines of the other cells answered a request before they are looked at.
     "first-request": (
-        ["request.first", "process.restart"],
+        ["request.first"],
         [*ALONE, *BATCHES, "chunk.budget", "machine.threads", "scoring", "seeds.order"],
     ),
     # The same in all runs on one kernel set: only another one can tell.
     "missing-rounding": (
         ["machine.isa"],
-        [*ALONE, *BATCHES, "chunk.budget", "request.first", "process.restart", "machine.threads"],
+        [*ALONE, *BATCHES, "chunk.budget", "request.first", "machine.threads", "scoring", "seeds.order"],
     ),
 }
