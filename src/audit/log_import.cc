@@ -80,7 +80,9 @@ void complete(const ordered_json& line, int most_tokens, ordered_json& body) {
   if (limit == nullptr) limit = member(line, "completion_tokens");
   const int64_t tokens = limit != nullptr && limit->is_number_integer() ? limit->get<int64_t>() : most_tokens;
   body["max_tokens"] = std::clamp<int64_t>(tokens, 1, most_tokens);
-  if (member(body, "seed") == nullptr) {
+  const ordered_json* const temperature = member(body, "temperature");
+  const bool greedy = temperature != nullptr && temperature->is_number() && temperature->get<double>() == 0.0;
+  if (member(body, "seed") == nullptr && !greedy) {
     const ordered_json* const seed = member(line, "seed");
     body["seed"] = seed != nullptr && seed->is_number_unsigned() ? *seed : ordered_json(0);
   }
