@@ -33,6 +33,12 @@ std::optional<uint64_t> seed_of(const ordered_json& value) {
   return std::nullopt;
 }
 
+// Nothing in a greedy answer depends on its seed: any two answers to such a request are partners.
+std::optional<uint64_t> drawn_with(const ordered_json& sampling, const ordered_json& seed) {
+  const ordered_json& temperature = at(sampling, "temperature");
+  return temperature.is_number() && temperature.get<double>() == 0.0 ? 0 : seed_of(seed);
+}
+
 // Sampling without what tells one answer of a request from another.
 std::string sampling_key(ordered_json sampling) {
   if (!sampling.is_object()) return {};
@@ -85,7 +91,7 @@ void Reader::take_answer(const ordered_json& line) {
                                                                  : at(line, "messages");
   if (!prompt.is_null()) answer.request = text_of(prompt) + sampling_key(at(line, "sampling"));
   answer.name = !answer.id.empty() ? answer.id : plain(prompt).substr(0, 80);
-  answer.seed = seed_of(at(line, "seed"));
+  answer.seed = drawn_with(at(line, "sampling"), at(line, "seed"));
   for (const char* field : {"token_ids", "logprobs", "top_logprobs", "prompt_logprobs", "prompt_top_logprobs", "text",
                             "finish_reason", "kv_hash"}) {
     if (line.contains(field)) answer.fields[field] = line[field];
@@ -136,7 +142,7 @@ void Reader::take_reply(const std::string& id, const ordered_json& outer, const 
     if (!prompt.is_null()) answer.request = text_of(prompt) + sampling_key(at(about, "sampling"));
     answer.name = !id.empty() ? id : plain(prompt).substr(0, 80);
     const size_t index = choice.is_object() ? seed_of(at(choice, "index")).value_or(0) : 0;
-    if (seeds.is_array() && index < seeds.size()) answer.seed = seed_of(seeds[index]);
+    if (seeds.is_array() && index < seeds.size()) answer.seed = drawn_with(at(about, "sampling"), seeds[index]);
     take_choice(choice, answer);
     take_metrics(outer, answer);
     file_.answers.push_back(std::move(answer));

@@ -22,7 +22,7 @@ class Found:
         self.status, self.output, self.errors = process.returncode, process.stdout, process.stderr
         self.seconds = seconds
         report = folder / "accept.json"
-        self.document = json.loads(report.read_text()) if report.exists() else None
+        self.document = json.loads(report.read_text())["predicate"]["eadem"] if report.exists() else None
         self.cells = {cell["name"]: cell for cell in self.document["cells"]} if self.document else {}
 
     def verdicts(self):

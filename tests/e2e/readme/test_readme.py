@@ -45,8 +45,8 @@ def folder(tmp_path_factory):
 
 
 def test_table_names_the_commands_that_there_are(folder):
-    listed = re.findall(r"^  (\w+) {3,}", run("build/eadem --help", folder).stdout, re.MULTILINE)
-    documented = re.findall(r"^\| `(\w+)[^|]*\|", README, re.MULTILINE)
+    listed = re.findall(r"^  (\w[\w-]*) {3,}", run("build/eadem --help", folder).stdout, re.MULTILINE)
+    documented = re.findall(r"^\| `([\w-]+)[^|]*\|", README, re.MULTILINE)
     assert sorted(listed) == sorted(documented)
     for name in listed:
         shown = run(f"build/eadem {name} --help", folder)

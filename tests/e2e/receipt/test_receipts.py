@@ -37,7 +37,7 @@ def test_one_kernel_set_makes_what_every_other_verifies(receipts, kernel_sets, n
         assert predicate["request"]["prompt_token_ids"] == answer["prompt_token_ids"]
         assert predicate["identity"]["digest"] == answer["fingerprint"]
         assert predicate["identity"]["parts"]["numerics"] == answer["numerics"]
-        assert predicate["deployment"]["parts"]["kernel_set"] == best
+        assert predicate["deployment"]["parts"]["isa"] == best
     for isa in kernel_sets:
         for more in (["--threads", 1, "--max-batch", 1], ["--threads", 3, "--beside", 6]):
             if isa == "reference" and "--beside" in more and numerics == "mma16":

@@ -80,6 +80,20 @@ TEST(Diff, EqualRunsHoldInBitsWhateverTheirOrder) {
   EXPECT_FALSE(document["identity"]["bug"].get<bool>());
 }
 
+TEST(Diff, GreedyAnswersArePartnersWhateverTheirSeeds) {
+  for (const double temperature : {0.0, 0.7}) {
+    std::vector<ordered_json> a = answers(4, 1), b = answers(4, 1);
+    for (ordered_json& line : a) line["sampling"]["temperature"] = temperature;
+    for (ordered_json& line : b) {
+      line["sampling"]["temperature"] = temperature;
+      line["seed"] = 1000 + line["seed"].get<int>();
+    }
+    const ordered_json document = diff(write("a", a), write("b", b));
+    EXPECT_EQ(document["matching"]["pairs"], temperature == 0.0 ? 4 : 0);
+    EXPECT_EQ(document["verdict"], temperature == 0.0 ? "holds" : "undecided");
+  }
+}
+
 TEST(Diff, OneBitUnderEqualIdentityIsABug) {
   std::vector<ordered_json> lines = answers(4, 2);
   lines[5]["logprobs"][0] = double{std::nextafterf(-0.5f, 0.0f)};
