@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "api/counter_names.h"
 #include "cli/terminal.h"
 
 namespace eadem::cli {
@@ -89,35 +90,10 @@ namespace {
 
 void print_stats(const Engine& engine) {
   const Counters c = engine.counters();
-  const nlohmann::ordered_json object = {{"steps", c.steps},
-                                         {"rows", c.rows},
-                                         {"mixed_steps", c.mixed_steps},
-                                         {"chunked_prompts", c.chunked_prompts},
-                                         {"prefix_hit_tokens", c.prefix_hit_tokens},
-                                         {"prefix_hits", c.prefix_hits},
-                                         {"prefix_evictions", c.prefix_evictions},
-                                         {"preemptions", c.preemptions},
-                                         {"recomputed_tokens", c.recomputed_tokens},
-                                         {"finished", c.finished},
-                                         {"failed", c.failed},
-                                         {"cancelled", c.cancelled},
-                                         {"drafted_tokens", c.drafted_tokens},
-                                         {"accepted_tokens", c.accepted_tokens},
-                                         {"draft_checks", c.draft_checks},
-                                         {"draft_steps", c.draft_steps},
-                                         {"draft_rows", c.draft_rows},
-                                         {"draft_rebuilds", c.draft_rebuilds},
-                                         {"timed_out", c.timed_out},
-                                         {"aged_admissions", c.aged_admissions},
-                                         {"held_chunks", c.held_chunks},
-                                         {"overlapped_steps", c.overlapped_steps},
-                                         {"discarded_rows", c.discarded_rows},
-                                         {"prepared_blocks", c.prepared_blocks},
-                                         {"max_rows", c.max_rows},
-                                         {"max_sequences", c.max_sequences},
-                                         {"kernel_calls", c.kernel_calls},
-                                         {"isa", engine.info().isa},
-                                         {"threads", engine.info().threads}};
+  nlohmann::ordered_json object;
+  for (const api::NamedCounter& counter : api::kCounters) object[counter.name] = c.*counter.field;
+  object["isa"] = engine.info().isa;
+  object["threads"] = engine.info().threads;
   std::fprintf(stderr, "%s\n", object.dump().c_str());
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "api/counter_names.h"
 #include "server/prometheus_text.h"
 
 namespace eadem::server {
@@ -128,7 +129,7 @@ std::string Metrics::stats_json(const Moment& moment) const {
     out["answers"][std::string(to_string(static_cast<FinishReason>(i)))] = value(answers_[i]);
   }
   for (size_t i = 0; i < kRefusals; ++i) out["refused"][std::string(kRefusalNames[i])] = value(refused_[i]);
-  for (const NamedCounter& counter : kCounters) out["engine"][counter.name] = service.counters.*counter.field;
+  for (const api::NamedCounter& counter : api::kCounters) out["engine"][counter.name] = service.counters.*counter.field;
   out["histograms"] = {{"time_to_first_token", to_json(first_token_)},
                        {"inter_token", to_json(inter_token_)},
                        {"request", to_json(request_)}};
@@ -172,7 +173,7 @@ std::string Metrics::prometheus(const Moment& moment) const {
   }
   text.counter("eadem_receipts_total", "receipts signed", value(receipts_));
   text.counter("eadem_requests_total", "requests accepted", value(requests_));
-  for (const NamedCounter& counter : kCounters) {
+  for (const api::NamedCounter& counter : api::kCounters) {
     const bool gauge = std::string_view(counter.name).starts_with("max_");
     const std::string name = std::string("eadem_engine_") + counter.name + (gauge ? "" : "_total");
     text.head(name, gauge ? "gauge" : "counter", "a counter of the engine (docs/serving.md)");

@@ -122,6 +122,25 @@ class Stream:
         self.response.close()
 
 
+def servers_of(tmp_path, default_model):
+    """For a fixture: yields what starts servers with options, of `default_model` where none is named; each must end
+    cleanly."""
+    started = []
+
+    def start(*options, model=default_model, **arguments):
+        server = Server(model, *options, folder=tmp_path / f"server{len(started)}", **arguments)
+        started.append(server.start())
+        return server
+
+    yield start
+    try:
+        for server in started:
+            server.stop()
+    finally:
+        for server in started:
+            server.kill()
+
+
 class Server:
     """`eadem serve -m MODEL --port 0 OPTIONS...` as a process of its own."""
 

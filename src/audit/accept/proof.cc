@@ -7,45 +7,10 @@
 #include <sstream>
 #include <vector>
 
+#include "api/counter_names.h"
+
 namespace eadem::audit::accept {
 namespace {
-
-struct CounterName {
-  const char* name;
-  uint64_t Counters::* field;
-  bool is_maximum = false;
-};
-
-constexpr CounterName kCounters[] = {
-    {"steps", &Counters::steps},
-    {"rows", &Counters::rows},
-    {"mixed_steps", &Counters::mixed_steps},
-    {"chunked_prompts", &Counters::chunked_prompts},
-    {"prefix_hit_tokens", &Counters::prefix_hit_tokens},
-    {"prefix_hits", &Counters::prefix_hits},
-    {"prefix_evictions", &Counters::prefix_evictions},
-    {"preemptions", &Counters::preemptions},
-    {"recomputed_tokens", &Counters::recomputed_tokens},
-    {"finished", &Counters::finished},
-    {"failed", &Counters::failed},
-    {"cancelled", &Counters::cancelled},
-    {"timed_out", &Counters::timed_out},
-    {"max_rows", &Counters::max_rows, true},
-    {"max_sequences", &Counters::max_sequences, true},
-    {"aged_admissions", &Counters::aged_admissions},
-    {"held_chunks", &Counters::held_chunks},
-    {"prepared_blocks", &Counters::prepared_blocks},
-    {"overlapped_steps", &Counters::overlapped_steps},
-    {"discarded_rows", &Counters::discarded_rows},
-    {"masked_rows", &Counters::masked_rows},
-    {"drafted_tokens", &Counters::drafted_tokens},
-    {"accepted_tokens", &Counters::accepted_tokens},
-    {"draft_checks", &Counters::draft_checks},
-    {"draft_steps", &Counters::draft_steps},
-    {"draft_rows", &Counters::draft_rows},
-    {"draft_rebuilds", &Counters::draft_rebuilds},
-    {"kernel_calls", &Counters::kernel_calls},
-};
 
 std::optional<int64_t> number(std::string_view text) {
   int64_t value = 0;
@@ -95,14 +60,14 @@ const std::map<std::string, std::string>& known_facts() {
         {"cells_that_saw", "cells that found a difference"},
         {"cells_asked", "cells that should have found one"},
     };
-    for (const CounterName& counter : kCounters) all.emplace(counter.name, "a counter of the engine");
+    for (const api::NamedCounter& counter : api::kCounters) all.emplace(counter.name, "a counter of the engine");
     return all;
   }();
   return names;
 }
 
 void count(Facts& facts, const Counters& before, const Counters& after) {
-  for (const CounterName& counter : kCounters) {
+  for (const api::NamedCounter& counter : api::kCounters) {
     const auto now = static_cast<int64_t>(after.*counter.field);
     int64_t& fact = facts[counter.name];
     if (counter.is_maximum) {

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-from serving import FIXTURE_MODELS, Server, program  # noqa: E402 (the path comes first)
+from serving import FIXTURE_MODELS, program, servers_of  # noqa: E402 (the path comes first)
 
 TIMEOUT = 240
 
@@ -69,20 +69,7 @@ def receipts(tmp_path):
 @pytest.fixture
 def serve(tmp_path):
     """Starts servers of a small random model; each must end cleanly."""
-    started = []
-
-    def start(*options):
-        server = Server(FIXTURE_MODELS / "llama3", *options, folder=tmp_path / f"server{len(started)}")
-        started.append(server.start())
-        return server
-
-    yield start
-    try:
-        for server in started:
-            server.stop()
-    finally:
-        for server in started:
-            server.kill()
+    yield from servers_of(tmp_path, FIXTURE_MODELS / "llama3")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-from serving import FIXTURE_MODELS, Server  # noqa: E402 (the path comes first)
+from serving import FIXTURE_MODELS, Server, servers_of  # noqa: E402 (the path comes first)
 
 
 @pytest.fixture(scope="module")
@@ -26,17 +26,4 @@ def server(tmp_path_factory, smollm2):
 @pytest.fixture
 def serve(tmp_path):
     """Starts servers with options, of a small random model where none is named; each must end cleanly."""
-    started = []
-
-    def start(*options, model=FIXTURE_MODELS / "llama3", **arguments):
-        server = Server(model, *options, folder=tmp_path / f"server{len(started)}", **arguments)
-        started.append(server.start())
-        return server
-
-    yield start
-    try:
-        for server in started:
-            server.stop()
-    finally:
-        for server in started:
-            server.kill()
+    yield from servers_of(tmp_path, FIXTURE_MODELS / "llama3")

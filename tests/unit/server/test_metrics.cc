@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "api/counter_names.h"
 #include "server/prometheus_text.h"
 
 namespace eadem::server {
@@ -68,7 +69,9 @@ TEST(Metrics, CountsWhatHandlersTell) {
   EXPECT_TRUE(has(text, R"(eadem_http_replies_total{status="200"} 400)"));
 }
 
-TEST(Metrics, EveryCounterOfTheEngineHasAName) { EXPECT_EQ(std::size(kCounters), sizeof(Counters) / sizeof(uint64_t)); }
+TEST(Metrics, EveryCounterOfTheEngineHasAName) {
+  EXPECT_EQ(std::size(api::kCounters), sizeof(Counters) / sizeof(uint64_t));
+}
 
 TEST(Metrics, HistogramsPutValuesAtTheirUpperEnds) {
   const double bounds[] = {1, 2};
