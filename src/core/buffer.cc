@@ -6,11 +6,15 @@
 
 namespace eadem {
 
-void detail::Unmap::operator()(std::byte* pointer) const { ::munmap(pointer, bytes); }
+Buffer Buffer::adopt(std::byte* pointer, const detail::Release& release) {
+  Buffer buffer;
+  buffer.data_ = {pointer, release};
+  buffer.size_ = release.bytes;
+  return buffer;
+}
 
 Result<Buffer> Buffer::allocate(size_t bytes, std::string_view what) {
-  Buffer buffer;
-  if (bytes == 0) return buffer;
+  if (bytes == 0) return Buffer();
   // Anonymous pages arrive zero-filled and take no memory until they are written.
   void* pointer = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pointer == MAP_FAILED) {
@@ -18,9 +22,8 @@ Result<Buffer> Buffer::allocate(size_t bytes, std::string_view what) {
                  ": use a smaller model, context or pool, or a machine with more memory"};
   }
   ::madvise(pointer, bytes, MADV_HUGEPAGE);  // a hint; refused harmlessly where huge pages are off
-  buffer.data_ = {static_cast<std::byte*>(pointer), detail::Unmap{bytes}};
-  buffer.size_ = bytes;
-  return buffer;
+  const auto unmap = [](void*, std::byte* p, size_t size) { ::munmap(p, size); };
+  return adopt(static_cast<std::byte*>(pointer), {unmap, nullptr, bytes});
 }
 
 }  // namespace eadem

@@ -12,9 +12,12 @@
 namespace eadem {
 namespace detail {
 
-struct Unmap {
+// Gives memory back to whoever it came from: the system's pages, or a device (kernels/device.h).
+struct Release {
+  void (*release)(void* owner, std::byte* pointer, size_t bytes) = nullptr;
+  void* owner = nullptr;
   size_t bytes = 0;
-  void operator()(std::byte* pointer) const;
+  void operator()(std::byte* pointer) const { release(owner, pointer, bytes); }
 };
 
 }  // namespace detail
@@ -24,6 +27,8 @@ class Buffer {
   Buffer() = default;
   // `what` names the memory in the error message, e.g. "the KV pool".
   static Result<Buffer> allocate(size_t bytes, std::string_view what);
+  // Takes over memory of another kind, which may not be readable from here (a device's).
+  static Buffer adopt(std::byte* pointer, const detail::Release& release);
 
   std::byte* data() { return data_.get(); }
   const std::byte* data() const { return data_.get(); }
@@ -39,7 +44,7 @@ class Buffer {
   }
 
  private:
-  std::unique_ptr<std::byte, detail::Unmap> data_;
+  std::unique_ptr<std::byte, detail::Release> data_;
   size_t size_ = 0;
 };
 
