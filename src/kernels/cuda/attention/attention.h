@@ -1,0 +1,23 @@
+// Attention of a batch over paged keys and values (numerics/attention.h), any rows, both trees.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device.h"
+
+namespace eadem::kernels::cuda {
+
+// Working memory for any call of at most `max_rows` rows whose positions are below `max_positions`.
+size_t attention_scratch_bytes(const AttentionShape& shape, int max_rows, int64_t max_positions);
+
+// Which kernels run follows from the shape and from how many rows the call's runs have, never from positions where
+// every run has one row: such a call may be captured in a graph and replayed at other positions (below max_positions)
+// and with other tables. A row that only fills the graph has a position below 0; nothing of it is read or written.
+// scratch: attention_scratch_bytes of it, 256-byte aligned, whatever it holds.
+void attention(cudaStream_t stream, const AttentionShape& shape, const DeviceAttentionCall& call, void* scratch,
+               size_t scratch_bytes);
+
+}  // namespace eadem::kernels::cuda
