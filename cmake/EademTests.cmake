@@ -3,7 +3,8 @@
 #   eadem_test(test_fma32 KIND unit SOURCES test_fma32.cc DEPS numerics)
 #   eadem_test(test_generate KIND e2e NEEDS_TEXT TIMEOUT 900 SOURCES test_generate.cc DEPS api)
 #
-# KIND is unit, bits, accuracy, e2e, or long (run by `./dev test --long` alone). DEPS are folders of src/ (or eadem_* helpers of tests/).
+# KIND is unit, bits, accuracy, e2e, long (run by `./dev test --long` alone), or device (run on a GPU by the device bundle; built where there is
+# nvcc, else left out; SOURCES may then be .cu files). DEPS are folders of src/ (or eadem_* helpers of tests/).
 # LIBS are other libraries, such as mpfr. NEEDS_TEXT leaves the test out of builds without the text crate (the cross-compiled ones).
 # ARGS are passed to the executable; TIMEOUT is in seconds. LABELS adds more labels; `native` keeps a test out of the emulator (too slow there).
 find_package(Threads REQUIRED)
@@ -24,7 +25,7 @@ endif()
 
 function(eadem_test exe)
   cmake_parse_arguments(arg "NEEDS_TEXT" "KIND;TIMEOUT" "SOURCES;DEPS;LIBS;ARGS;LABELS" ${ARGN})
-  set(kinds unit bits accuracy e2e long)
+  set(kinds unit bits accuracy e2e long device)
   if(NOT arg_KIND IN_LIST kinds)
     message(FATAL_ERROR "eadem_test(${exe}): KIND must be one of ${kinds}, not '${arg_KIND}'")
   endif()
@@ -34,8 +35,19 @@ function(eadem_test exe)
   if((arg_NEEDS_TEXT AND NOT EADEM_TEXT) OR (CMAKE_CROSSCOMPILING AND "native" IN_LIST arg_LABELS))
     return()
   endif()
+  if(arg_KIND STREQUAL device)
+    if(NOT EADEM_HAVE_CUDA)
+      return()
+    endif()
+    set(cuda_sources ${arg_SOURCES})
+    list(FILTER cuda_sources INCLUDE REGEX "\\.cu$")
+    list(FILTER arg_SOURCES EXCLUDE REGEX "\\.cu$")
+    eadem_cuda_objects(objects ${cuda_sources})
+    list(APPEND arg_SOURCES ${objects})
+  endif()
   list(TRANSFORM arg_DEPS PREPEND eadem_)
   add_executable(${exe} ${arg_SOURCES})
+  set_target_properties(${exe} PROPERTIES LINKER_LANGUAGE CXX)
   target_include_directories(${exe} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${exe} PRIVATE EADEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_link_libraries(${exe} PRIVATE ${arg_DEPS} ${arg_LIBS} GTest::gtest GTest::gtest_main Threads::Threads)

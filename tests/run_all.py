@@ -83,7 +83,7 @@ def build_suites(preset, options, reports):
     folder = ROOT / BUILD_FOLDERS[preset]
     where = {"release": "", "aarch64": "arm "}.get(preset, preset + " ")
     for name, command, labels, timeout, properties in ctest_list(folder):
-        if "long" in labels and not options.long:
+        if "device" in labels or ("long" in labels and not options.long):
             continue
         kind = next((label for label in labels if label in ("unit", "bits", "accuracy", "e2e", "long", "fuzz")), "unit")
         if kind == "fuzz":
