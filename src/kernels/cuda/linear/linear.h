@@ -1,0 +1,22 @@
+// Linear layers of a batch on a CUDA device, under all three numerics and for any number of rows.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+#include "kernels/cuda/linear/layout.h"
+#include "kernels/device.h"
+
+namespace eadem::kernels::cuda {
+
+// Working memory for any call of at most `max_rows` rows; 0 where none is needed.
+size_t linear_scratch_bytes(const LinearShape& shape, int max_rows);
+
+// Rows 0 ... rows - 1 of the call; of call.x only `operands` is read (int8 quantises it into scratch). call.weights:
+// packed as layout.h says. Both lie at multiples of 128 bytes (weights) and 16 (operands). Which kernel runs, and how
+// it is cut, follows from shape, rows and facts.processors; nothing of it can reach the bits. scratch: 256-byte
+// aligned, whatever it holds. May be captured in a graph.
+void linear(cudaStream_t stream, const DeviceFacts& facts, const LinearCall& call, int rows, void* scratch);
+
+}  // namespace eadem::kernels::cuda
