@@ -10,14 +10,16 @@
 
 namespace eadem::kernels::cuda {
 
-// Working memory for any call of at most `max_rows` rows whose positions are below `max_positions`.
-size_t attention_scratch_bytes(const AttentionShape& shape, int max_rows, int64_t max_positions);
+// Working memory for any call of at most `max_rows` rows whose positions are below `max_positions`. It must be zeros
+// before its first call, 256-byte aligned, and attention's alone: its counters are zeros again after every call.
+size_t attention_scratch_bytes(const DeviceFacts& facts, const AttentionShape& shape, int max_rows,
+                               int64_t max_positions);
 
 // Which kernels run follows from the shape and from how many rows the call's runs have, never from positions where
 // every run has one row: such a call may be captured in a graph and replayed at other positions (below max_positions)
-// and with other tables. A row that only fills the graph has a position below 0; nothing of it is read or written.
-// scratch: attention_scratch_bytes of it, 256-byte aligned, whatever it holds.
-void attention(cudaStream_t stream, const AttentionShape& shape, const DeviceAttentionCall& call, void* scratch,
-               size_t scratch_bytes);
+// and with other tables. A row that only fills the graph is a run of its own with a position below 0; nothing of it is
+// read or written.
+void attention(cudaStream_t stream, const DeviceFacts& facts, const AttentionShape& shape,
+               const DeviceAttentionCall& call, int max_rows, int64_t max_positions, void* scratch);
 
 }  // namespace eadem::kernels::cuda

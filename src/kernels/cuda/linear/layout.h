@@ -34,9 +34,7 @@ EADEM_FN size_t tile_offset(const LinearShape& s, int row_tile, int k_tile) {
   return (static_cast<size_t>(row_tile) * static_cast<size_t>(k_tiles(s)) + static_cast<size_t>(k_tile)) * kTileBytes;
 }
 // Where byte `byte` (0 ... 127) of row `row` lies inside its tile.
-EADEM_FN int tile_byte(int row, int byte) {
-  return row * kTileRowBytes + ((byte / 16) ^ (row & 7)) * 16 + byte % 16;
-}
+EADEM_FN int tile_byte(int row, int byte) { return row * kTileRowBytes + ((byte / 16) ^ (row & 7)) * 16 + byte % 16; }
 
 // int8: floats of one output's entry in a tile: scales, then minima.
 EADEM_FN int side_groups(const LinearShape& s) { return kTileRowBytes / s.group; }

@@ -29,8 +29,4 @@ void swiglu(cudaStream_t stream, const float* gate_up, int rows, int n, int n_pa
 // to[i] = from[indices[i]], rows of `width` operands. An index below 0 is skipped.
 void gather(cudaStream_t stream, const uint16_t* from, const int32_t* indices, int count, int width, uint16_t* to);
 
-// sums[i] = KernelSet::log_sum of logits[i][0 .. vocab).
-void log_sum(cudaStream_t stream, const float* logits, int count, int vocab, LogSum* sums, void* scratch);
-size_t log_sum_scratch_bytes(int max_count, int vocab);
-
 }  // namespace eadem::kernels::cuda
