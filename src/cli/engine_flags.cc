@@ -43,7 +43,7 @@ void EngineFlags::add(Flags& flags) {
       "contract, or free: sums in the order that suits batch and threads, so bits vary; for comparison [contract]",
       &options.mode);
   flags.text("--device", "NAME", "cpu [cpu]", &options.device);
-  flags.text("--isa", "NAME", "kernel set: auto, reference, avx2, avx512 or neon [auto]", &options.isa);
+  flags.text("--isa", "NAME", "kernel set: auto, or one that `eadem info` lists [auto]", &options.isa);
   flags.integer("--threads", "workers; 0: one per core [0]", 0, 1024, &options.threads);
   flags.integer("--max-batch", "sequences that run at once [32]", 1, 4096, &options.max_batch);
   flags.integer("--prefill-chunk", "most rows of a step [512]", 1, 65536, &options.prefill_chunk);

@@ -1,5 +1,5 @@
-// The kernel table: every op that a backend evaluates. One KernelSet per instruction set (reference, avx2, avx512,
-// neon; later more), each with the same bits: the trees are numerics/'s. A set also owns its packed layouts (weights,
+// The kernel table: every op that a backend evaluates. One KernelSet per instruction set (reference, avx2, avx512, amx,
+// neon and so on), each with the same bits: the trees are numerics/'s. A set also owns its packed layouts (weights,
 // KV blocks), which only its own functions read. Kernels never decline: what a caller may pass is written here, and
 // ops/ checks it.
 #pragma once
@@ -38,7 +38,7 @@ struct LinearInput {
   const uint16_t* operands = nullptr;  // [rows][k_padded] bf16 operands; mma16 and fma32 read these
   const int8_t* q = nullptr;           // [rows][k_padded]; int8 reads these three
   const float* scale = nullptr;        // [rows][groups]
-  const int32_t* sum = nullptr;        // [rows][groups] sum of q in the group (for minima)
+  const int32_t* sum = nullptr;        // [rows][groups] sum of q in the group
 };
 
 struct LinearCall {

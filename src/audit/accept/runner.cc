@@ -31,7 +31,8 @@ std::string short_name(const std::string& full) { return full.substr(0, full.fin
 // The kernel sets that run here, by asking for each.
 std::vector<std::string> kernel_sets(Lab& lab, bool reference) {
   std::vector<std::string> sets;
-  for (const std::string_view name : {"reference", "avx2", "avx512", "neon"}) {
+  for (const std::string_view name :
+       {"reference", "avx2", "avx2_vnni", "avx512", "avx512_bf16", "amx", "neon", "neon_dotprod"}) {
     if (name == "reference" && !reference) continue;
     EngineOptions options = lab.options();
     options.isa = name;

@@ -6,6 +6,9 @@
 #include "kernels/cpu/linear_chain.h"
 #include "kernels/cpu/linear_int8.h"
 #include "numerics/shards.h"
+#if defined(__AVX512BF16__)
+#include "kernels/cpu/linear_pairs.h"
+#endif
 
 namespace eadem::kernels::cpu {
 namespace {
@@ -20,6 +23,12 @@ EADEM_FN size_t linear_bytes(const LinearShape& s) { return static_cast<size_t>(
 
 EADEM_FN void pack_operands(const LinearShape& s, int n, const uint16_t* operands, std::byte* weights) {
   auto* panel = reinterpret_cast<uint16_t*>(weights + static_cast<size_t>(n / kPanel) * linear_panel_bytes(s));
+#if defined(__AVX512BF16__)
+  if (s.numerics == Numerics::kFma32) {
+    for (int k = 0; k < s.k_padded; ++k) panel[pair_index(n % kPanel, k)] = operands[k];
+    return;
+  }
+#endif
   for (int k = 0; k < s.k_padded; ++k) panel[operand_index(n % kPanel, k)] = operands[k];
 }
 
@@ -72,6 +81,30 @@ struct OperandWalk {
   }
 };
 
+#if defined(__AVX512BF16__)
+struct Fma32Walk {
+  alignas(64) int32_t words[kBlockX / 2];
+  int begin, length;
+  static constexpr int kPanels = kFmaPanels;
+
+  EADEM_LANE static int unit(const LinearShape&) { return numerics::kLeaf; }
+  EADEM_LANE void expand_rows(const LinearCall& call, const Piece& p) {
+    begin = p.k, length = p.length;
+    for (int r = 0; r < p.rows; ++r) {
+      const uint16_t* from = call.x.operands + static_cast<int64_t>(p.row + r) * call.shape->k_padded + p.k;
+      pair_operands(from, length, words + r * (length / 2));
+    }
+  }
+  EADEM_LANE void run(const LinearCall& call, const Piece& p, float* sums, int64_t stride) const {
+    const size_t panel_bytes = linear_panel_bytes(*call.shape);
+    const std::byte* first = call.weights + static_cast<size_t>(p.panel) * panel_bytes + operand_panel_bytes(p.k);
+    pair_chains(sums, stride, words + (p.k - begin) / 2, length / 2, p.rows, first, panel_bytes, p.panels, p.length);
+  }
+};
+#else
+using Fma32Walk = OperandWalk<Numerics::kFma32>;
+#endif
+
 struct Int8Walk {
   alignas(64) int32_t words[kBlockX / 4 * Dot::kWords];
   int begin, length;
@@ -90,8 +123,8 @@ struct Int8Walk {
     const size_t panel_bytes = linear_panel_bytes(s), group = static_cast<size_t>(p.k / s.group);
     const std::byte* first = call.weights + static_cast<size_t>(p.panel) * panel_bytes + group * int8_group_bytes(s);
     const int64_t side = static_cast<int64_t>(p.row) * s.groups() + static_cast<int64_t>(group);
-    const Int8Rows x{words + (p.k - begin) / 4 * Dot::kWords, call.x.scale + side,
-                     s.minimum ? call.x.sum + side : words, length / 4 * Dot::kWords, s.groups()};
+    const Int8Rows x{words + (p.k - begin) / 4 * Dot::kWords, call.x.scale + side, call.x.sum + side,
+                     length / 4 * Dot::kWords, s.groups()};
     int8_chains(sums, stride, x, p.rows, first, panel_bytes, p.panels, s, p.length / s.group);
   }
 };
@@ -199,7 +232,7 @@ EADEM_FN void linear(const LinearCall& call, const LinearTile& tile) {
   count_call();
   switch (call.shape->numerics) {
     case Numerics::kMma16: return linear_walk<OperandWalk<Numerics::kMma16>>(call, tile);
-    case Numerics::kFma32: return linear_walk<OperandWalk<Numerics::kFma32>>(call, tile);
+    case Numerics::kFma32: return linear_walk<Fma32Walk>(call, tile);
     case Numerics::kInt8: return linear_walk<Int8Walk>(call, tile);
   }
 }

@@ -25,7 +25,7 @@ constexpr size_t int8_panel_bytes(const LinearShape& s) {
 struct Int8Rows {
   const int32_t* words = nullptr;
   const float* scale = nullptr;  // per group
-  const int32_t* sum = nullptr;  // per group
+  const int32_t* sum = nullptr;  // of q, per group
   int64_t stride = 0;            // words from row to row
   int64_t side_stride = 0;       // scales, and sums, from row to row
 };
@@ -49,6 +49,11 @@ EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Row
                                    size_t panel_stride, const LinearShape& s) {
   constexpr int kAll = kPanels * kVecs;
   Dot dot[kRows][kAll];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kAll; ++v) dot[r][v] = Dot::start(x.sum[r * x.side_stride]);
+  }
 #pragma GCC unroll 2
   for (int i = 0; i < s.group / 4; ++i) {
     Quads w[kAll];

@@ -82,6 +82,26 @@ EADEM_LANE void store_low_halves(uint16_t* p, IVec a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
 }
 
+#if defined(__AVX512VNNI__)
+// Four int8 of each lane, 128 added to each: VNNI multiplies unsigned by signed bytes.
+struct Quads {
+  __m512i v;
+  EADEM_LANE static Quads load(const void* p) {
+    return {_mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128))};
+  }
+};
+
+// Sums of four-element products in each lane, from what the added 128 will have added in the end. x_sum: of the group.
+struct Dot {
+  static constexpr int kWords = 1;  // int32 words of x that a quad takes: its four int8
+  IVec sum;
+  EADEM_LANE static Dot start(int32_t x_sum) { return {IVec(-128 * x_sum)}; }
+  EADEM_LANE void add_products(Quads w, const int32_t* x) {
+    sum = IVec(_mm512_dpbusd_epi32(sum.v, w.v, _mm512_set1_epi32(*x)));
+  }
+  EADEM_LANE IVec total() const { return sum; }
+};
+#else
 // Four int8 of each lane as two pairs of int16: elements 0 and 2 times 256, elements 1 and 3.
 struct Quads {
   __m512i even, odd;
@@ -95,17 +115,23 @@ struct Quads {
 // of 128 stay below 2^29.
 struct Dot {
   static constexpr int kWords = 2;  // int32 words of x that a quad takes: int16 pairs (0, 2) and (1, 3)
-  IVec even{0}, odd{0};
+  IVec even, odd;
+  EADEM_LANE static Dot start(int32_t) { return {IVec(0), IVec(0)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
     even = add(even, IVec(_mm512_madd_epi16(w.even, _mm512_set1_epi32(x[0]))));
     odd = add(odd, IVec(_mm512_madd_epi16(w.odd, _mm512_set1_epi32(x[1]))));
   }
   EADEM_LANE IVec total() const { return add(shift_right<8>(even), odd); }
 };
+#endif
 
 // Shapes of the inner blocks: rows x panels whose chains fill the registers.
 inline constexpr int kFmaRows = 6, kFmaPanels = 2;
+#if defined(__AVX512VNNI__)
+inline constexpr int kInt8Rows = 8, kInt8Panels = 2;
+#else
 inline constexpr int kInt8Rows = 4, kInt8Panels = 2;
+#endif
 
 }  // namespace
 }  // namespace eadem::kernels::cpu

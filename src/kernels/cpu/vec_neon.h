@@ -95,10 +95,23 @@ struct Quads {
   EADEM_LANE static Quads load(const void* p) { return {vld1q_s8(static_cast<const int8_t*>(p))}; }
 };
 
+#if defined(__ARM_FEATURE_DOTPROD)
+// Sums of four-element products in each lane.
+struct Dot {
+  static constexpr int kWords = 1;  // int32 words of x that a quad takes: its four int8
+  IVec sum;
+  EADEM_LANE static Dot start(int32_t) { return {IVec(0)}; }
+  EADEM_LANE void add_products(Quads w, const int32_t* x) {
+    sum = IVec(vdotq_s32(sum.v, w.v, vreinterpretq_s8_s32(vdupq_n_s32(*x))));
+  }
+  EADEM_LANE IVec total() const { return sum; }
+};
+#else
 // Sums of four-element products: each half holds two outputs, two partial sums each.
 struct Dot {
   static constexpr int kWords = 1;  // int32 words of x that a quad takes: its four int8
-  IVec low{0}, high{0};
+  IVec low, high;
+  EADEM_LANE static Dot start(int32_t) { return {IVec(0), IVec(0)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
     const int8x16_t quad = vreinterpretq_s8_s32(vdupq_n_s32(*x));
     low = IVec(vpadalq_s16(low.v, vmull_s8(vget_low_s8(w.v), vget_low_s8(quad))));
@@ -106,10 +119,15 @@ struct Dot {
   }
   EADEM_LANE IVec total() const { return IVec(vpaddq_s32(low.v, high.v)); }
 };
+#endif
 
 // Shapes of the inner blocks: rows x panels whose chains fill the registers.
 inline constexpr int kFmaRows = 2, kFmaPanels = 1;
+#if defined(__ARM_FEATURE_DOTPROD)
+inline constexpr int kInt8Rows = 4, kInt8Panels = 1;
+#else
 inline constexpr int kInt8Rows = 2, kInt8Panels = 1;
+#endif
 
 }  // namespace
 }  // namespace eadem::kernels::cpu

@@ -13,7 +13,8 @@ extern const KernelSet kAvx2FreeSet;
 extern const KernelSet kNeonFreeSet;
 #endif
 
-// The twin of a set of the contract, or null where it has none (the reference). Its numerics are fma32 and int8.
+// The twin of a set of the contract, or null where it has none (the reference). Sets that differ in their tiles and dot
+// products alone share one, which uses neither. Its numerics are fma32 and int8.
 const KernelSet* free_order_twin(const KernelSet& set);
 
 }  // namespace eadem::kernels
