@@ -3,14 +3,21 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/linear/wgmma_plan.h"
 #include "kernels/kernel_set.h"
 
 namespace eadem::kernels::cuda {
 
-// Evaluates the call for rows 0 ... rows - 1 (any number >= 1; below 64 the decode kernels are faster): any n, k_padded
-// (a multiple of 32), shards 1, 2, 4, 8, bias, add_to_y. x.operands: 16-byte aligned. processors: of the device; with
-// the shape and `rows` it decides the tile, which no bit depends on. The weights are read before the kernel waits for
-// what runs before it in the stream (programmatic dependent launch): nothing in the stream may write them.
+// Whether the kernels take the call: mma16, n and y_stride even, y and bias 8-byte aligned (y_stride a multiple of 4
+// and y 16-byte aligned are faster), x.operands and weights 16-byte aligned. Any k_padded, shards, bias, add_to_y.
+bool linear_wgmma_serves(const LinearCall& call);
+
+// Evaluates a call that it serves for rows 0 ... rows - 1, any number >= 1; the kernels for few rows are faster below
+// about 64. processors: of the device; with the shape and `rows` it decides the tile, which no bit depends on. Weights
+// are read before the kernel waits for what runs before it in the stream (programmatic dependent launch): nothing in
+// the stream may write them.
 void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int processors);
+// The same with a tile of the caller's choice (for tests and measurements).
+void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int processors, const WgmmaPlan& plan);
 
 }  // namespace eadem::kernels::cuda

@@ -1,0 +1,529 @@
+// Attention of many rows of a sequence on sm_90, the tree of numerics/attention.h. A tile is a few times 64 query rows of
+// one head: a producer thread brings Q, and block after block of K and V (whole images, as they lie in the pool), and
+// each warpgroup takes 64 rows through all of them. While one block's weights are computed the products of the one before
+// (P V) and of the next (Q K) are under way. A thread holds the scores of two rows, `line` and `line + 8` of its warp's
+// sixteen, at the columns 8 j + 2 quad + {0, 1} of a block: four lanes have a row, each with one of the four sums l.
+// docs/cuda-prefill.md tells what each choice is worth.
+#pragma once
+
+#include "kernels/cuda/attention/layout.h"
+#include "kernels/cuda/attention/prefill_args.h"
+#include "kernels/cuda/hopper.cuh"
+#include "numerics/attention.h"
+#include "numerics/operand.h"
+
+namespace eadem::kernels::cuda {
+
+// kTiles_: column tiles of 64 of a head; kGroups_: warpgroups of 64 rows; kKeys_, kValues_: stages of K and of V.
+template <int kTiles_, int kGroups_, int kKeys_, int kValues_, bool kTotalShared_>
+struct PrefillLayout {
+  static constexpr int kTiles = kTiles_, kGroups = kGroups_, kKeys = kKeys_, kValues = kValues_;
+  static constexpr bool kTotalShared = kTotalShared_;
+  static constexpr int kHead = 64 * kTiles, kRegisters = kHead / 2, kImage = kTiles * kKvTileBytes;
+  static constexpr int kThreads = (kGroups + 1) * 128;
+  static constexpr int kTotalBytes = 64 * kHead * 4;  // of a warpgroup
+  // Shared memory begins at 1,024 where a kernel has none but dynamic one; the kernel checks it. Constant addresses keep
+  // descriptors out of the way of the arithmetic.
+  static constexpr uint32_t kQ = 1024, kK = kQ + kGroups * kImage, kV = kK + kKeys * kImage;
+  static constexpr uint32_t kTotal = kV + kValues * kImage;
+  static constexpr uint32_t kBarriers = kTotal + (kTotalShared ? kGroups * kTotalBytes : 0);
+  static constexpr uint32_t kQFull = kBarriers, kQEmpty = kQFull + 8 * kGroups;
+  static constexpr uint32_t kKFull = kQEmpty + 8 * kGroups, kKEmpty = kKFull + 8 * kKeys;
+  static constexpr uint32_t kVFull = kKEmpty + 8 * kKeys, kVEmpty = kVFull + 8 * kValues;
+  static constexpr uint32_t kWork = kVEmpty + 8 * kValues;  // the tile each warpgroup takes next
+  static constexpr int kSharedBytes = static_cast<int>(kWork + 4 * kGroups - kQ);
+  static_assert(kSharedBytes <= 232448);
+};
+
+// The blocks of keys that some row of [row, row + count) of a run sees: [begin, end); none where the run has no such row.
+struct PrefillBlocks {
+  int begin, end;
+};
+
+EADEM_DEVICE PrefillBlocks blocks_of(const PrefillArgs& a, const PrefillRun& run, int row, int count) {
+  if (row >= run.rows) return {0, 0};
+  const int first = run.first_position + row, last = run.first_position + min(run.rows, row + count) - 1;
+  const int seen = a.window == 0 || first < a.window ? 0 : first - a.window + 1;
+  return {seen / 64, last / 64 + 1};
+}
+
+struct PrefillWork {
+  PrefillRun run;
+  int head, row;
+};
+
+EADEM_DEVICE PrefillWork work_of(const PrefillArgs& a, int work, int tile_rows) {
+  const PrefillTile tile = a.tiles[work / a.heads];
+  return {a.runs[tile.run], work % a.heads, tile.index * tile_rows};
+}
+
+// ---- The producer: one thread ------------------------------------------------------------------------------------------
+
+template <class T>
+struct PrefillProducer {
+  const PrefillArgs& a;
+  int key_stage = 0, key_parity = 1, value_stage = 0, value_parity = 1;
+  PrefillBlocks of_group[T::kGroups] = {};
+  PrefillBlocks of_tile = {};
+  const std::byte* head_base = nullptr;
+
+  EADEM_DEVICE const std::byte* image(int id) const { return head_base + static_cast<size_t>(id) * a.kv.block_stride; }
+  // Arrives for the warpgroups that do not look at a block.
+  EADEM_DEVICE void stand_in(int block, uint32_t empty) const {
+    int idle = 0;
+#pragma unroll
+    for (int g = 0; g < T::kGroups; ++g) idle += block < of_group[g].begin || block >= of_group[g].end;
+    if (idle > 0) barrier_arrive(empty, 4 * idle);
+  }
+  EADEM_DEVICE void load_keys(int block, int id) {
+    const uint32_t full = T::kKFull + 8 * key_stage, empty = T::kKEmpty + 8 * key_stage;
+    barrier_wait(empty, key_parity);
+    barrier_expect(full, T::kImage);
+    bulk_load(T::kK + key_stage * T::kImage, image(id), T::kImage, full);
+    stand_in(block, empty);
+    if (++key_stage == T::kKeys) key_stage = 0, key_parity ^= 1;
+  }
+  EADEM_DEVICE void load_values(int block, int id) {
+    const uint32_t full = T::kVFull + 8 * value_stage, empty = T::kVEmpty + 8 * value_stage;
+    barrier_wait(empty, value_parity);
+    barrier_expect(full, T::kImage);
+    bulk_load(T::kV + value_stage * T::kImage, image(id) + T::kImage, T::kImage, full);
+    stand_in(block, empty);
+    if (++value_stage == T::kValues) value_stage = 0, value_parity ^= 1;
+  }
+
+  EADEM_DEVICE void run() {
+    const int works = a.tile_count * a.heads;
+    int work = atomicAdd(a.next_tile, 1);
+#pragma unroll 1
+    for (int n = 0;; ++n) {
+      const bool on = work < works;
+      const PrefillWork w = work_of(a, on ? work : 0, 64 * T::kGroups);
+      const int* table = a.kv.tables + w.run.sequence * a.kv.table_stride;
+      head_base = a.kv.base + static_cast<size_t>(w.head / a.group) * a.kv.head_stride;
+      of_tile = blocks_of(a, w.run, w.row, 64 * T::kGroups);
+#pragma unroll
+      for (int g = 0; g < T::kGroups; ++g) of_group[g] = blocks_of(a, w.run, w.row + 64 * g, 64);
+      int id = table[of_tile.begin];
+#pragma unroll 1
+      for (int g = 0; g < T::kGroups; ++g) {
+        barrier_wait(T::kQEmpty + 8 * g, (n & 1) ^ 1);
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(T::kWork + 4 * g), "r"(on ? work : -1) : "memory");
+        if (!on) {
+          barrier_arrive(T::kQFull + 8 * g);
+          continue;
+        }
+        barrier_expect(T::kQFull + 8 * g, T::kImage);
+        for (int t = 0; t < T::kTiles; ++t) {
+          tensor_load(T::kQ + g * T::kImage + t * kKvTileBytes, &a.q, T::kQFull + 8 * g, 64 * t, w.head,
+                      w.run.row_begin + w.row + 64 * g);
+        }
+        if (g == 0) load_keys(of_tile.begin, id);
+      }
+      if (!on) break;
+      work = atomicAdd(a.next_tile, 1);
+      int next = table[min(of_tile.begin + 1, of_tile.end - 1)];
+#pragma unroll 1
+      for (int block = of_tile.begin; block < of_tile.end; ++block) {
+        const int after = table[min(block + 2, of_tile.end - 1)];  // asked for two blocks ahead
+        if (block + 1 < of_tile.end) load_keys(block + 1, next);
+        load_values(block, id);
+        id = next, next = after;
+      }
+    }
+  }
+};
+
+// ---- A warpgroup of 64 rows ----------------------------------------------------------------------------------------------
+
+// Magnitude up to which a score neither moves the reference m nor is too far for a weight; on the safe side, so that
+// rounding in the exact tests cannot matter.
+EADEM_DEVICE float quiet_limit(float m, float c) {
+  const float mc = m * c, t = fminf(mc + 7.9375f, 49.0f - mc) / c;
+  return t - fabsf(t) * 0x1p-16f;
+}
+
+// Of one of a thread's two rows.
+struct PrefillRow {
+  float m = numerics::kMinusInfinity, l = 0.0f;  // of the split; l: this lane's of the four sums
+  float total_m = numerics::kMinusInfinity, total_l = 0.0f;
+  float quiet = numerics::kMinusInfinity;
+  float a = 1.0f;  // what the block does to O and l
+  bool bad = false;
+
+  EADEM_DEVICE bool moved_by(float largest, float c) const { return numerics::next_reference(m, largest, c) != m; }
+  EADEM_DEVICE bool move(float largest, float c) {
+    const float next = numerics::next_reference(m, largest, c);
+    a = numerics::rescale_factor(m, next, c);
+    if (next == m) return false;
+    m = next;
+    quiet = quiet_limit(m, c);
+    bad |= !(fabsf(numerics::mul_f32(m, c)) <= numerics::kScoreLimit);
+    return true;
+  }
+};
+
+EADEM_DEVICE float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+EADEM_DEVICE float quad_sum(float x) {  // (l_0 + l_1) + (l_2 + l_3)
+  x = numerics::add_f32(x, __shfl_xor_sync(~0u, x, 1));
+  return numerics::add_f32(x, __shfl_xor_sync(~0u, x, 2));
+}
+EADEM_DEVICE float rescaled(float o, float a) {
+  const float x = numerics::mul_f32(o, a);
+  return a != 1.0f && fabsf(x) < numerics::kCarryFloor ? 0.0f : x;
+}
+EADEM_DEVICE uint32_t packed_operands(float low, float high) {  // of numbers that are 0 or inside an operand's range
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+template <class T>
+struct PrefillConsumer {
+  static constexpr int kRegisters = T::kRegisters;
+
+  const PrefillArgs& a;
+  int group, thread, line, quad;  // line: row of the warp's upper eight
+  uint32_t q_low, k_low, v_low;   // descriptors of Q and of the stages at hand
+  int key_stage = 0, key_parity = 0, value_stage = 0, value_parity = 0;
+  float o[kRegisters], s[32];
+  uint32_t p[16];
+  PrefillRow upper, lower;
+  bool have_total = false;
+
+  static constexpr uint32_t kKLow = T::kK >> 4 | 1u << 16;
+  static constexpr uint32_t kVLow = T::kV >> 4 | static_cast<uint32_t>(kKvTileBytes >> 4) << 16;
+
+  EADEM_DEVICE PrefillConsumer(const PrefillArgs& args, int warpgroup)
+      : a(args), group(warpgroup), thread(threadIdx.x % 128), line(thread % 32 / 4), quad(thread % 4) {
+    q_low = __shfl_sync(~0u, (T::kQ + group * T::kImage) >> 4 | 1u << 16, 0);
+    k_low = __shfl_sync(~0u, kKLow, 0);
+    v_low = __shfl_sync(~0u, kVLow, 0);
+  }
+
+  EADEM_DEVICE void scores() {
+    barrier_wait(T::kKFull + 8 * key_stage, key_parity);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < T::kHead / 16; ++k) {
+      const uint32_t step = k / 4 * (kKvTileBytes >> 4) + k % 4 * 2;
+      Wgmma<64>::shared(s, matrix_descriptor(q_low + step), matrix_descriptor(k_low + step), k > 0);
+    }
+    wgmma_commit();
+  }
+  EADEM_DEVICE void add_values() {
+    barrier_wait(T::kVFull + 8 * value_stage, value_parity);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      Wgmma<T::kHead>::registers_by_rows(o, p + 4 * k, matrix_descriptor(v_low + 128 * k));
+    }
+    wgmma_commit();
+  }
+  EADEM_DEVICE void skip_keys(int count) {
+    key_stage += count;
+    while (key_stage >= T::kKeys) key_stage -= T::kKeys, key_parity ^= 1;
+    k_low = __shfl_sync(~0u, kKLow + key_stage * (T::kImage >> 4), 0);
+  }
+  EADEM_DEVICE void skip_values(int count) {
+    value_stage += count;
+    while (value_stage >= T::kValues) value_stage -= T::kValues, value_parity ^= 1;
+    v_low = __shfl_sync(~0u, kVLow + value_stage * (T::kImage >> 4), 0);
+  }
+  EADEM_DEVICE void release_keys() {
+    if (thread % 32 == 0) barrier_arrive(T::kKEmpty + 8 * key_stage);
+    if (++key_stage == T::kKeys) key_stage = 0, key_parity ^= 1;
+    k_low = __shfl_sync(~0u, kKLow + key_stage * (T::kImage >> 4), 0);
+  }
+  EADEM_DEVICE void release_values() {
+    if (thread % 32 == 0) barrier_arrive(T::kVEmpty + 8 * value_stage);
+    if (++value_stage == T::kValues) value_stage = 0, value_parity ^= 1;
+    v_low = __shfl_sync(~0u, kVLow + value_stage * (T::kImage >> 4), 0);
+  }
+
+  // The lane's largest scores of both rows.
+  EADEM_DEVICE float2 largest() const {
+    float u = fmaxf(s[0], s[1]), l = fmaxf(s[2], s[3]), v = fmaxf(s[4], s[5]), w = fmaxf(s[6], s[7]);
+#pragma unroll
+    for (int i = 8; i < 32; i += 8) {
+      u = fmaxf(u, fmaxf(s[i], s[i + 1])), l = fmaxf(l, fmaxf(s[i + 2], s[i + 3]));
+      v = fmaxf(v, fmaxf(s[i + 4], s[i + 5])), w = fmaxf(w, fmaxf(s[i + 6], s[i + 7]));
+    }
+    return {fmaxf(u, v), fmaxf(l, w)};
+  }
+  // Whether every score of the warp is so small that no reference moves and no key is far.
+  EADEM_DEVICE bool all_quiet() const {
+    float u = fmaxf(fabsf(s[0]), fabsf(s[1])), l = fmaxf(fabsf(s[2]), fabsf(s[3]));
+    float v = fmaxf(fabsf(s[4]), fabsf(s[5])), w = fmaxf(fabsf(s[6]), fabsf(s[7]));
+#pragma unroll
+    for (int i = 8; i < 32; i += 8) {
+      u = fmaxf(fmaxf(u, fabsf(s[i])), fabsf(s[i + 1])), l = fmaxf(fmaxf(l, fabsf(s[i + 2])), fabsf(s[i + 3]));
+      v = fmaxf(fmaxf(v, fabsf(s[i + 4])), fabsf(s[i + 5])), w = fmaxf(fmaxf(w, fabsf(s[i + 6])), fabsf(s[i + 7]));
+    }
+    const int loud = static_cast<int>(!(fmaxf(u, v) <= upper.quiet)) | static_cast<int>(!(fmaxf(l, w) <= lower.quiet));
+    return !__any_sync(~0u, loud);
+  }
+  // Moves the references and rescales O (P V of the block before must be complete). Lanes exchange their maxima only
+  // where some lane's passes its row's reference.
+  struct Moved {
+    bool upper, lower;
+  };
+  EADEM_DEVICE Moved move_references(float2 x) {
+    upper.a = lower.a = 1.0f;
+    if (!__any_sync(~0u, upper.moved_by(x.x, a.c) || lower.moved_by(x.y, a.c))) return {false, false};
+    const bool up = upper.move(quad_max(x.x), a.c), low = lower.move(quad_max(x.y), a.c);
+    return {static_cast<bool>(__any_sync(~0u, up)), static_cast<bool>(__any_sync(~0u, low))};
+  }
+  EADEM_DEVICE void rescale(Moved moved) {
+    if (moved.upper) {
+#pragma unroll
+      for (int i = 0; i < kRegisters; i += 4) o[i] = rescaled(o[i], upper.a), o[i + 1] = rescaled(o[i + 1], upper.a);
+    }
+    if (moved.lower) {
+#pragma unroll
+      for (int i = 0; i < kRegisters; i += 4) {
+        o[i + 2] = rescaled(o[i + 2], lower.a), o[i + 3] = rescaled(o[i + 3], lower.a);
+      }
+    }
+  }
+  // Scores to weights. kFar: a key may be too far to have one.
+  template <bool kFar>
+  EADEM_DEVICE void weigh() {
+    const float u = -numerics::mul_f32(upper.m, a.c), l = -numerics::mul_f32(lower.m, a.c);
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const float shift = i & 2 ? l : u;
+      s[i] = kFar ? numerics::key_weight(s[i], a.c, shift) : numerics::exp2p(numerics::fma_f32(s[i], a.c, shift));
+    }
+  }
+  // Where the row at distance `far` from the block's first key (less this lane's columns) does not see.
+  EADEM_DEVICE bool hidden(int column, int far) const { return column > far || column <= far - a.window; }
+  EADEM_DEVICE void hide(int upper_far, float with) {
+    const int reach = a.window == 0 ? 1 << 30 : a.window, lower_far = upper_far + 8;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const int column = i / 4 * 8 + i % 2, far = i & 2 ? lower_far : upper_far;
+      if (column > far || column <= far - reach) s[i] = with;
+    }
+  }
+  EADEM_DEVICE void add_to_l() {
+    float u[8], l[8];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      u[j] = numerics::add_f32(s[4 * j], s[4 * j + 1]), l[j] = numerics::add_f32(s[4 * j + 2], s[4 * j + 3]);
+    }
+#pragma unroll
+    for (int d = 1; d < 8; d *= 2) {
+#pragma unroll
+      for (int j = 0; j < 8; j += 2 * d)
+        u[j] = numerics::add_f32(u[j], u[j + d]), l[j] = numerics::add_f32(l[j], l[j + d]);
+    }
+    upper.l = numerics::fma_f32(upper.l, upper.a, u[0]);
+    lower.l = numerics::fma_f32(lower.l, lower.a, l[0]);
+  }
+  EADEM_DEVICE void values_done(bool pending) {
+    if (!pending) return;
+    wgmma_wait<0>();
+    pin(o);
+    release_values();
+  }
+  // Scores of a block to the weights of its keys. `pending`: P V of the block before is under way.
+  template <bool kMasked>
+  EADEM_DEVICE void soften(int upper_far, bool pending) {
+    if constexpr (kMasked) hide(upper_far, numerics::kMinusInfinity);
+    if (!kMasked && all_quiet()) {
+      values_done(pending);
+      upper.a = lower.a = 1.0f;
+      weigh<false>();
+    } else {
+      const Moved moved = move_references(largest());
+      values_done(pending);
+      rescale(moved);
+      weigh<true>();
+    }
+    if constexpr (kMasked) hide(upper_far, 0.0f);
+    add_to_l();
+#pragma unroll
+    for (int i = 0; i < 16; ++i) p[i] = packed_operands(s[2 * i], s[2 * i + 1]);
+  }
+
+  // The sums of the splits before, 16 bytes a thread at a time.
+  EADEM_DEVICE float4 total(int i) const {
+    if constexpr (T::kTotalShared) return shared_load(T::kTotal + group * T::kTotalBytes + (i * 128 + thread) * 16);
+    const float* at = a.totals + (static_cast<size_t>(blockIdx.x) * T::kGroups + group) * (T::kTotalBytes / 4);
+    return reinterpret_cast<const float4*>(at)[i * 128 + thread];
+  }
+  EADEM_DEVICE void set_total(int i, const float* v) {
+    if constexpr (T::kTotalShared) {
+      shared_store(T::kTotal + group * T::kTotalBytes + (i * 128 + thread) * 16, v[0], v[1], v[2], v[3]);
+    } else {
+      float* at = a.totals + (static_cast<size_t>(blockIdx.x) * T::kGroups + group) * (T::kTotalBytes / 4);
+      reinterpret_cast<float4*>(at)[i * 128 + thread] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+  }
+  // The split at hand joins the sums of those before; the result stays in o and goes to the totals unless it is the last.
+  // A split that shows a row no key (m = -inf, l = O = 0) changes nothing: its factor meets zeros only.
+  EADEM_DEVICE void merge(bool last) {
+    upper.l = quad_sum(upper.l), lower.l = quad_sum(lower.l);
+    if (!have_total) {
+      upper.total_m = upper.m, lower.total_m = lower.m, upper.total_l = upper.l, lower.total_l = lower.l;
+    } else {
+      const numerics::MergeFactors u = numerics::merge_factors(upper.total_m, upper.m, a.c);
+      const numerics::MergeFactors l = numerics::merge_factors(lower.total_m, lower.m, a.c);
+#pragma unroll
+      for (int i = 0; i < kRegisters / 4; ++i) {
+        const float4 t = total(i);
+        o[4 * i] = numerics::merge(t.x, u.e1, o[4 * i], u.e2),
+              o[4 * i + 1] = numerics::merge(t.y, u.e1, o[4 * i + 1], u.e2);
+        o[4 * i + 2] = numerics::merge(t.z, l.e1, o[4 * i + 2], l.e2);
+        o[4 * i + 3] = numerics::merge(t.w, l.e1, o[4 * i + 3], l.e2);
+      }
+      upper.total_l = numerics::merge(upper.total_l, u.e1, upper.l, u.e2);
+      lower.total_l = numerics::merge(lower.total_l, l.e1, lower.l, l.e2);
+      upper.total_m = u.m, lower.total_m = l.m;
+    }
+    have_total = true;
+    if (last) return;
+#pragma unroll
+    for (int i = 0; i < kRegisters / 4; ++i) set_total(i, o + 4 * i);
+    begin_split();
+  }
+  EADEM_DEVICE void begin_split() {
+#pragma unroll
+    for (int i = 0; i < kRegisters; ++i) o[i] = 0.0f;
+    upper.m = lower.m = upper.quiet = lower.quiet = numerics::kMinusInfinity;
+    upper.l = lower.l = 0.0f;
+  }
+
+  template <bool kMasked>
+  EADEM_DEVICE void step(int block, int upper_far) {
+    scores();
+    add_values();
+    const bool border = block % 16 == 0;
+    if (border) {
+      wgmma_wait<0>();
+      pin(o);
+      merge(false);
+    } else {
+      wgmma_wait<1>();
+    }
+    pin(s);
+    release_keys();
+    soften<kMasked>(upper_far, true);
+  }
+
+  EADEM_DEVICE void store_row(const PrefillRow& row, int at, int offset, int head) const {
+    const float reciprocal = numerics::div_f32(1.0f, row.total_l);
+    uint16_t* out = a.out + at * a.out_stride + head * a.head_size;
+    bool bad = row.bad;
+#pragma unroll
+    for (int i = 0; i < kRegisters / 4; ++i) {
+      const int column = 8 * i + 2 * quad;
+      const float x = numerics::mul_f32(o[4 * i + offset], reciprocal);
+      const float y = numerics::mul_f32(o[4 * i + offset + 1], reciprocal);
+      if (column >= a.head_size) break;
+      bad |= numerics::is_nan(x) || numerics::is_nan(y);
+      const uint32_t pair = numerics::bf16_operand(x) | static_cast<uint32_t>(numerics::bf16_operand(y)) << 16;
+      *reinterpret_cast<uint32_t*>(out + column) = pair;
+    }
+    if (bad) a.bad[at] = true;
+  }
+
+  EADEM_DEVICE void tile(const PrefillWork& w) {
+    const int row = w.row + 64 * group;
+    const PrefillBlocks of_tile = blocks_of(a, w.run, w.row, 64 * T::kGroups), of_group = blocks_of(a, w.run, row, 64);
+    if (of_group.begin == of_group.end) {
+      if (thread % 32 == 0) barrier_arrive(T::kQEmpty + 8 * group);
+      skip_keys(of_tile.end - of_tile.begin);
+      skip_values(of_tile.end - of_tile.begin);
+      return;
+    }
+    const int first = w.run.first_position + row, last = w.run.first_position + min(w.run.rows, row + 64) - 1;
+    const int at = first + thread / 32 * 16 + line - 2 * quad;  // the upper row's position, less the lane's columns
+    const int plain_begin = a.window == 0 || last < a.window ? 0 : (last - a.window) / 64 + 1;
+    const int plain_end = (first + 1) / 64;  // blocks that every row sees whole: [plain_begin, plain_end)
+    skip_keys(of_group.begin - of_tile.begin);
+    skip_values(of_group.begin - of_tile.begin);
+    upper = PrefillRow{}, lower = PrefillRow{};
+    have_total = false;
+    begin_split();
+    scores();
+    wgmma_wait<0>();
+    pin(s);
+    release_keys();
+    soften<true>(at - 64 * of_group.begin, false);
+#pragma unroll 1
+    for (int block = of_group.begin + 1; block < of_group.end; ++block) {
+      if (block >= plain_begin && block < plain_end) {
+        step<false>(block, 0);
+      } else {
+        step<true>(block, at - 64 * block);
+      }
+    }
+    if (thread % 32 == 0) barrier_arrive(T::kQEmpty + 8 * group);
+    add_values();
+    wgmma_wait<0>();
+    pin(o);
+    release_values();
+    merge(true);
+    skip_keys(of_tile.end - of_group.end);
+    skip_values(of_tile.end - of_group.end);
+    const int upper_row = row + thread / 32 * 16 + line;
+    if (upper_row < w.run.rows) store_row(upper, w.run.row_begin + upper_row, 0, w.head);
+    if (upper_row + 8 < w.run.rows) store_row(lower, w.run.row_begin + upper_row + 8, 2, w.head);
+  }
+
+  EADEM_DEVICE void run() {
+#pragma unroll 1
+    for (int n = 0;; ++n) {
+      barrier_wait(T::kQFull + 8 * group, n & 1);
+      int work;
+      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(work) : "r"(T::kWork + 4 * group) : "memory");
+      work = __shfl_sync(~0u, work, 0);
+      if (work < 0) return;
+      tile(work_of(a, work, 64 * T::kGroups));
+    }
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(T::kThreads, 1) prefill_attention(const __grid_constant__ PrefillArgs a) {
+  extern __shared__ __align__(1024) char shared[];
+  if (shared_address(shared) != T::kQ) __trap();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < T::kGroups; ++i) barrier_init(T::kQFull + 8 * i, 1), barrier_init(T::kQEmpty + 8 * i, 4);
+    for (int i = 0; i < T::kKeys; ++i) {
+      barrier_init(T::kKFull + 8 * i, 1), barrier_init(T::kKEmpty + 8 * i, 4 * T::kGroups);
+    }
+    for (int i = 0; i < T::kValues; ++i) {
+      barrier_init(T::kVFull + 8 * i, 1), barrier_init(T::kVEmpty + 8 * i, 4 * T::kGroups);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  if (group == 0) {
+    if constexpr (T::kGroups == 3) {
+      registers_give<32>();
+    } else {
+      registers_give<40>();
+    }
+    if (threadIdx.x == 0) {
+      PrefillProducer<T> producer{a};
+      producer.run();
+    }
+  } else {
+    if constexpr (T::kGroups == 3) {
+      registers_take<160>();
+    } else {
+      registers_take<232>();
+    }
+    PrefillConsumer<T> consumer(a, group - 1);
+    consumer.run();
+  }
+}
+
+}  // namespace eadem::kernels::cuda

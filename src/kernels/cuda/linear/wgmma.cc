@@ -1,0 +1,69 @@
+#include "kernels/cuda/linear/wgmma.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/linear/wgmma_launch.h"
+#include "kernels/cuda/linear/wgmma_plan.h"
+#include "kernels/cuda/tensor_map.h"
+
+namespace eadem::kernels::cuda {
+namespace {
+
+bool aligned(const void* p, size_t to) { return reinterpret_cast<uintptr_t>(p) % to == 0; }
+
+}  // namespace
+
+bool linear_wgmma_serves(const LinearCall& call) {
+  return call.shape->numerics == Numerics::kMma16 && call.shape->n % 2 == 0 && call.y_stride % 2 == 0 &&
+         aligned(call.y, 8) && aligned(call.bias, 8) && aligned(call.x.operands, 16) && aligned(call.weights, 16);
+}
+
+void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int processors) {
+  const LinearShape& s = *call.shape;
+  linear_wgmma(stream, call, rows, processors, plan_wgmma(s.n, rows, s.shards, processors));
+}
+
+void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int processors, const WgmmaPlan& plan) {
+  EADEM_CHECK(linear_wgmma_serves(call) && rows > 0);
+  const LinearShape& s = *call.shape;
+  const int row_blocks = (rows + kWgmmaRows - 1) / kWgmmaRows;
+
+  WgmmaLaunch launch;
+  WgmmaArgs& a = launch.args;
+  a.weights = call.weights;
+  a.bias = call.bias;
+  a.y = call.y;
+  a.y_stride = call.y_stride;
+  a.rows = rows;
+  a.n = s.n;
+  a.weight_tiles = row_tiles(s);
+  a.k_tiles = k_tiles(s);
+  a.shard_k = shard_k(s);
+  a.shard_tiles = shard_tiles(s);
+  a.pair = plan.pair;
+  a.row_tiles = plan.pair ? (row_blocks + 1) / 2 : row_blocks;
+  a.column_tiles = (s.n + plan.columns - 1) / plan.columns;
+  a.add_to_y = call.add_to_y;
+  a.store_boxes = call.y_stride % 4 == 0 && aligned(call.y, 16);
+
+  const int tiles = a.row_tiles * a.column_tiles, width = plan.pair || plan.split ? 2 : 1;
+  launch.blocks = width * (plan.split ? tiles : std::min(tiles, processors / width));
+  const uint64_t x_bytes = static_cast<uint64_t>(s.k_padded) * sizeof(uint16_t);
+  launch.x = make_tensor_map(call.x.operands, TensorElement::kBf16,
+                             {static_cast<uint64_t>(s.k_padded), static_cast<uint64_t>(rows)}, {x_bytes},
+                             {kWgmmaK, kWgmmaRows});
+  launch.y = launch.x;
+  if (a.store_boxes) {
+    launch.y =
+        make_tensor_map(call.y, TensorElement::kFloat32, {static_cast<uint64_t>(s.n), static_cast<uint64_t>(rows)},
+                        {static_cast<uint64_t>(call.y_stride) * sizeof(float)}, {kWgmmaBoxColumns, 64});
+  }
+  const WgmmaKernel kernel =
+      s.shards == 1 ? wgmma_chain_kernel(plan.columns) : wgmma_tree_kernel(plan.columns, s.shards, plan.split);
+  EADEM_CHECK(kernel != nullptr);
+  kernel(stream, launch);
+}
+
+}  // namespace eadem::kernels::cuda

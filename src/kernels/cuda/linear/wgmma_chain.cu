@@ -1,0 +1,16 @@
+#include "kernels/cuda/linear/wgmma_launch.cuh"
+
+namespace eadem::kernels::cuda {
+
+WgmmaKernel wgmma_chain_kernel(int columns) {
+  switch (columns) {
+    case 48: return launch_wgmma<WgmmaTile<48, 9, 1, 1>>;
+    case 96: return launch_wgmma<WgmmaTile<96, 7, 1, 1>>;
+    case 128: return launch_wgmma<WgmmaTile<128, 6, 1, 1>>;
+    case 192: return launch_wgmma<WgmmaTile<192, 4, 1, 1>>;
+    case 256: return launch_wgmma<WgmmaTile<256, 4, 1, 1>>;
+    default: return nullptr;
+  }
+}
+
+}  // namespace eadem::kernels::cuda

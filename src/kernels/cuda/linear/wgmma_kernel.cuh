@@ -1,0 +1,310 @@
+// The kernel over wgmma.cuh: what happens to a finished tile, and the order of shards.
+#pragma once
+
+#include "kernels/cuda/linear/wgmma.cuh"
+
+namespace eadem::kernels::cuda {
+
+// Predicated, so that no branch stands beside a wgmma in flight.
+EADEM_DEVICE float2 load_if(bool on, const float* from) {
+  float2 v = {0.0f, 0.0f};
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %3, 0; @p ld.global.v2.f32 {%0, %1}, [%2];}"
+               : "+f"(v.x), "+f"(v.y)
+               : "l"(from), "r"(static_cast<int>(on)));
+  return v;
+}
+EADEM_DEVICE void store_if(bool on, float* to, float x, float y) {
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %3, 0; @p st.global.v2.f32 [%0], {%1, %2};}" ::"l"(to), "f"(x), "f"(y),
+               "r"(static_cast<int>(on))
+               : "memory");
+}
+
+// A thread's outputs of a tile: pairs of columns `column + 8 j` in the rows `row` and `row + 8`.
+struct WgmmaOutput {
+  const float* bias;
+  float *upper, *lower;
+  int columns;  // how many lie from `column` on
+  bool has_upper, has_lower;
+
+  EADEM_DEVICE WgmmaOutput(const WgmmaArgs& a, int row, int column, bool on)
+      : bias(a.bias + (a.bias != nullptr ? column : 0)),
+        upper(a.y + row * a.y_stride + column),
+        lower(upper + 8 * a.y_stride),
+        columns(a.n - column),
+        has_upper(on && row < a.rows),
+        has_lower(on && row + 8 < a.rows) {}
+
+  // What y holds, or zeros: h[4 j ...] for the groups first_group + j.
+  template <int kCount>
+  EADEM_DEVICE void residual(const WgmmaArgs& a, int first_group, float (&h)[kCount]) const {
+#pragma unroll
+    for (int j = 0; j < kCount / 4; ++j) {
+      const int at = 8 * (first_group + j);
+      const bool on = a.add_to_y && at < columns;
+      const float2 u = load_if(on && has_upper, upper + at), l = load_if(on && has_lower, lower + at);
+      h[4 * j] = u.x, h[4 * j + 1] = u.y, h[4 * j + 2] = l.x, h[4 * j + 3] = l.y;
+    }
+  }
+  // y + (d + bias). Where there is no bias or no residual a +0 is added: no sum of a chain or a tree is -0.
+  EADEM_DEVICE float4 value(int group, const float* d, const float* h) const {
+    const float2 b = load_if(bias != nullptr && 8 * group < columns, bias + 8 * group);
+    return {
+        numerics::add_f32(h[0], numerics::add_f32(d[0], b.x)), numerics::add_f32(h[1], numerics::add_f32(d[1], b.y)),
+        numerics::add_f32(h[2], numerics::add_f32(d[2], b.x)), numerics::add_f32(h[3], numerics::add_f32(d[3], b.y))};
+  }
+  EADEM_DEVICE void store(int group, float4 v) const {
+    const bool on = 8 * group < columns;
+    store_if(on && has_upper, upper + 8 * group, v.x, v.y);
+    store_if(on && has_lower, lower + 8 * group, v.z, v.w);
+  }
+};
+
+template <class T>
+EADEM_DEVICE WgmmaOutput output_of(const WgmmaConsumer<T>& c, const WgmmaPlace& place, bool on) {
+  const int lane = c.thread % 32, row_tile = c.a.pair ? place.row_tile * 2 + c.b.row_half : place.row_tile;
+  return WgmmaOutput(c.a, row_tile * kWgmmaRows + c.group * 64 + c.thread / 32 * 16 + lane / 4,
+                     place.column_tile * T::kColumns + lane % 4 * 2, on);
+}
+
+// A whole tile whose residual `h` was loaded before.
+template <int kCount>
+EADEM_DEVICE void store_tile(const WgmmaOutput& out, float (&d)[kCount], float (&h)[kCount]) {
+#pragma unroll
+  for (int j = 0; j < kCount / 4; ++j) out.store(j, out.value(j, d + 4 * j, h + 4 * j));
+}
+
+// 64 rows x 32 columns go to shared memory, swizzled so that the eight rows of a store meet different banks (lanes of
+// odd rows take the groups two further first), and from there to y.
+template <class T>
+EADEM_DEVICE void store_box(WgmmaConsumer<T>& c, const float4 (&v)[4], int column, int row) {
+  const uint32_t box = c.b.extra + c.group * 16384 + (c.boxes & 1) * 8192;
+  ++c.boxes;
+  if (c.thread == 0) tensor_store_wait_read<1>();
+  named_barrier(1 + c.group, 128);
+  const int lane = c.thread % 32, line = lane / 4, q = lane % 4;
+  const uint32_t at = box + (c.thread / 32 * 16 + line) * 128 + (q & 1) * 8;
+  const bool odd = line & 1;
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const float4 first = odd ? v[j + 2] : v[j], second = odd ? v[j] : v[j + 2];
+    const uint32_t chunk = 2 * (odd ? j + 2 : j) + q / 2;
+    const uint32_t first_at = at + ((chunk ^ line) << 4), second_at = at + ((chunk ^ 4 ^ line) << 4);
+    shared_store(first_at, first.x, first.y);
+    shared_store(first_at + 1024, first.z, first.w);
+    shared_store(second_at, second.x, second.y);
+    shared_store(second_at + 1024, second.z, second.w);
+  }
+  fence_async_proxy();
+  named_barrier(1 + c.group, 128);
+  if (c.thread == 0) tensor_store(c.y_map, box, column, row);
+}
+
+// A tile with nothing in flight.
+template <class T>
+EADEM_DEVICE void finish_chain(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], const WgmmaPlace& place) {
+  const WgmmaOutput out = output_of(c, place, true);
+  constexpr int kGroups = T::kBoxes ? 4 : 2;
+  const int row_tile = c.a.pair ? place.row_tile * 2 + c.b.row_half : place.row_tile;
+#pragma unroll
+  for (int j = 0; j < T::kRegisters / 4; j += kGroups) {
+    float h[4 * kGroups];
+    out.residual(c.a, j, h);
+    float4 v[kGroups];
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) v[i] = out.value(j + i, d + 4 * (j + i), h + 4 * i);
+    if constexpr (T::kBoxes) {
+      if (c.a.store_boxes) {
+        store_box(c, v, place.column_tile * T::kColumns + 8 * j, row_tile * kWgmmaRows + c.group * 64);
+        continue;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) out.store(j + i, v[i]);
+  }
+}
+
+// Two blocks of a cluster hold one half of the tree each: each sends the columns that the other finishes. The ring is
+// empty by then.
+template <class T>
+EADEM_DEVICE void finish_split(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], const WgmmaPlace& place) {
+  constexpr int kHalf = T::kRegisters / 8;  // groups of eight columns that a block finishes
+  const bool upper = c.b.part != 0;
+  const WgmmaOutput out = output_of(c, place, true);
+  const int first = upper ? kHalf : 0, lane_slot = c.group * 128 + c.thread;
+  float h[4 * kHalf];
+  out.residual(c.a, first, h);
+  named_barrier(3, 256);
+#pragma unroll
+  for (int j = 0; j < kHalf; ++j) {
+    const float *low = d + 4 * j, *high = d + 4 * (j + kHalf);
+    shared_store(c.b.ring + (j * 256 + lane_slot) * 16, upper ? low[0] : high[0], upper ? low[1] : high[1],
+                 upper ? low[2] : high[2], upper ? low[3] : high[3]);
+  }
+  cluster_arrive();
+  cluster_wait();
+  const uint32_t other = remote_address(c.b.ring, c.b.rank ^ 1);
+#pragma unroll
+  for (int j = 0; j < kHalf; ++j) {
+    const float *low = d + 4 * j, *high = d + 4 * (j + kHalf);
+    const float4 v = cluster_load(other + (j * 256 + lane_slot) * 16);
+    float sum[4] = {upper ? high[0] : low[0], upper ? high[1] : low[1], upper ? high[2] : low[2],
+                    upper ? high[3] : low[3]};
+    sum[0] = numerics::add_f32(sum[0], v.x), sum[1] = numerics::add_f32(sum[1], v.y);
+    sum[2] = numerics::add_f32(sum[2], v.z), sum[3] = numerics::add_f32(sum[3], v.w);
+    out.store(first + j, out.value(first + j, sum, h + 4 * j));
+  }
+}
+
+template <class T>
+EADEM_DEVICE void multiply_chains(WgmmaConsumer<T>& c) {
+  float d[T::kRegisters];
+  const int tiles = c.a.row_tiles * c.a.column_tiles;
+  for (int tile = c.b.cluster; tile < tiles; tile += c.b.clusters) {
+    pin(d);
+    c.start(d, [] {});
+    c.drain(d);
+    finish_chain(c, d, place_of(c.a, tile));
+  }
+  if constexpr (T::kBoxes) {
+    if (c.thread == 0) tensor_store_wait_read<0>();
+  }
+}
+
+// The shards of a tile, from `x` on. Two or four: the sum is left in z. Eight: the first half of the tree is parked, the
+// second left in y.
+template <class T, class F>
+EADEM_DEVICE void multiply_shards(WgmmaConsumer<T>& c, float (&x)[T::kRegisters], float (&y)[T::kRegisters],
+                                  float (&z)[T::kRegisters], uint32_t parked, F&& beside_first) {
+  const auto nothing = [] {};
+  c.start(x, beside_first);
+  c.follow(y, x, nothing);
+  if constexpr (T::kShards == 2) {
+    c.drain(y);
+#pragma unroll
+    for (int i = 0; i < T::kRegisters; ++i) {
+      z[i] = numerics::add_f32(x[i], y[i]);
+      asm volatile("" : "+f"(z[i]));
+    }
+  } else if constexpr (T::kShards == 4) {
+    c.follow(z, y, [&] { add_into(x, y); });
+    c.follow(y, z, nothing);
+    c.drain(y);
+    add_into(z, y);
+#pragma unroll
+    for (int i = 0; i < T::kRegisters; ++i) z[i] = numerics::add_f32(x[i], z[i]);
+  } else {
+    c.follow(z, y, [&] { add_into(x, y); });
+    c.follow(y, z, nothing);
+    c.drain(y);
+    add_into(z, y);
+    c.start(y, [&] {
+      add_into(x, z);
+      park(x, parked);
+    });
+    c.follow(x, y, nothing);
+    c.follow(z, x, [&] { add_into(y, x); });
+    c.follow(x, z, nothing);
+    c.drain(x);
+    add_into(z, x);
+    add_into(y, z);
+  }
+}
+
+// The epilogue of a tile runs beside the first k block of the next one.
+template <class T>
+EADEM_DEVICE void multiply_trees(WgmmaConsumer<T>& c) {
+  float x[T::kRegisters], y[T::kRegisters], z[T::kRegisters];
+  const int tiles = c.a.row_tiles * c.a.column_tiles;
+  const uint32_t parked = c.b.extra + c.group * (T::kExtraBytes / 2) + c.thread * 16;
+  auto& sum = *[&] {
+    if constexpr (T::kParks)
+      return &y;
+    else
+      return &z;
+  }();
+#pragma unroll
+  for (int i = 0; i < T::kRegisters; ++i) sum[i] = 0.0f;
+  bool any = false;
+  WgmmaPlace before = {0, 0};
+  for (int tile = c.b.cluster; tile < tiles; tile += c.b.clusters) {
+    if constexpr (T::kSplit > 1) {
+      multiply_shards(c, x, y, z, parked, [] {});
+      finish_split(c, sum, place_of(c.a, tile));
+    } else {
+      const WgmmaOutput out = output_of(c, before, any);
+      float h[T::kRegisters];
+      out.residual(c.a, 0, h);
+      multiply_shards(c, x, y, z, parked, [&] {
+        if constexpr (T::kParks) add_parked(sum, parked);
+        store_tile(out, sum, h);
+      });
+      any = true;
+      before = place_of(c.a, tile);
+    }
+  }
+  if constexpr (T::kSplit == 1) {
+    const WgmmaOutput out = output_of(c, before, any);
+    float h[T::kRegisters];
+    out.residual(c.a, 0, h);
+    if constexpr (T::kParks) add_parked(sum, parked);
+    store_tile(out, sum, h);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kWgmmaThreads, 1)
+    wgmma_linear(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap y_map,
+                 const WgmmaArgs a) {
+  extern __shared__ char shared[];
+  launch_dependents();
+  WgmmaBlock b;
+  b.ring = (shared_address(shared) + 1023) & ~1023u;
+  b.extra = b.ring + T::kStages * T::kStageBytes;
+  b.barriers = b.extra + T::kExtraBytes;
+  const bool clustered = a.pair || T::kSplit > 1;
+  b.rank = clustered ? cluster_rank() : 0;
+  b.row_half = T::kSplit == 1 ? b.rank : 0;
+  b.part = T::kSplit == 1 ? 0 : b.rank;
+  b.cluster = clustered ? blockIdx.x / 2 : blockIdx.x;
+  b.clusters = clustered ? gridDim.x / 2 : gridDim.x;
+  if (threadIdx.x == 32) {
+    prefetch_map(&x_map);
+    if (a.store_boxes) prefetch_map(&y_map);
+  }
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < T::kStages; ++i) {
+      barrier_init(b.barriers + 8 * i, 1);
+      barrier_init(b.barriers + 8 * (T::kStages + i), a.pair ? 4 : 2);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+  if (clustered) {
+    cluster_arrive();
+    cluster_wait();
+  }
+  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  if (group == 0) {
+    registers_give<40>();
+    if (threadIdx.x == 0) produce<T>(a, b, &x_map);
+    if constexpr (T::kSplit > 1) {  // the producers' side of the join
+      cluster_arrive();
+      cluster_wait();
+    }
+  } else {
+    registers_take<232>();
+    wait_for_prerequisites();
+    WgmmaConsumer<T> c{a, b, &y_map, group - 1, static_cast<int>(threadIdx.x % 128)};
+    if constexpr (T::kShards == 1) {
+      multiply_chains(c);
+    } else {
+      multiply_trees(c);
+    }
+  }
+  if (clustered) {  // no block ends while its neighbour may still write into it
+    cluster_arrive();
+    cluster_wait();
+  }
+}
+
+}  // namespace eadem::kernels::cuda

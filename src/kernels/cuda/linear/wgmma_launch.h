@@ -1,0 +1,46 @@
+// Between wgmma.cc, which decides and describes, and the files that hold the kernels.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace eadem::kernels::cuda {
+
+inline constexpr int kWgmmaRows = 128;       // rows of a tile
+inline constexpr int kWgmmaK = 64;           // k of a ring stage
+inline constexpr int kWgmmaThreads = 384;    // a producer's warpgroup and two that multiply
+inline constexpr int kWgmmaBoxColumns = 32;  // outputs of a box that is stored from shared memory
+
+struct WgmmaArgs {
+  const std::byte* weights = nullptr;
+  const float* bias = nullptr;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int rows = 0, n = 0;
+  int weight_tiles = 0;  // of 128 outputs
+  int k_tiles = 0;       // of the packed matrix, all shards
+  int shard_k = 0;       // elements of a shard in x
+  int shard_tiles = 0;   // k blocks of a shard
+  int row_tiles = 0;     // in units of a cluster's rows
+  int column_tiles = 0;  // of kColumns outputs
+  bool pair = false;     // two blocks of a cluster, one below the other, share the weights they load
+  bool add_to_y = false;
+  bool store_boxes = false;  // y can be stored by tensor map
+};
+
+struct WgmmaLaunch {
+  CUtensorMap x, y;
+  WgmmaArgs args;
+  int blocks = 0;  // of threads; in clusters of two where args.pair or the kernel splits the shards
+};
+using WgmmaKernel = void (*)(cudaStream_t, const WgmmaLaunch&);
+
+// The kernel of a chain over tiles of that many columns: 48, 96, 128, 192 or 256.
+WgmmaKernel wgmma_chain_kernel(int columns);
+// The kernel of that many shards: 128 columns, whole or (eight shards) split over a cluster; 64 columns, split.
+WgmmaKernel wgmma_tree_kernel(int columns, int shards, bool split);
+
+}  // namespace eadem::kernels::cuda

@@ -1,0 +1,14 @@
+// Which tile the wgmma kernels take: a function of the shape, the rows and the number of processors.
+#pragma once
+
+namespace eadem::kernels::cuda {
+
+struct WgmmaPlan {
+  int columns = 0;     // outputs of a tile; its rows are 128
+  bool split = false;  // two blocks of a cluster take half of the shards each
+  bool pair = false;   // two blocks of a cluster, one below the other, share the weights they load
+};
+
+WgmmaPlan plan_wgmma(int n, int rows, int shards, int processors);
+
+}  // namespace eadem::kernels::cuda
