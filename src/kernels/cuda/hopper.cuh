@@ -1,5 +1,5 @@
-// The instructions of sm_90 that C++ does not name: mbarriers, bulk copies, warpgroup MMA, clusters. Addresses of shared
-// memory are 32-bit (shared_address).
+// The instructions of sm_90 that C++ does not name: mbarriers, bulk copies, warpgroup MMA, clusters. Addresses of
+// shared memory are 32-bit (shared_address).
 #pragma once
 
 #include <cuda.h>
@@ -45,7 +45,7 @@ EADEM_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
       : "memory");
 }
 
-// ---- Copies by the TMA unit ------------------------------------------------------------------------------------------
+// ---- Copies by the TMA unit -----------------------------------------------------------------------------------------
 
 // bytes: a multiple of 16; both addresses 16-byte aligned.
 EADEM_DEVICE void bulk_load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
@@ -92,7 +92,7 @@ EADEM_DEVICE void prefetch_map(const CUtensorMap* map) { asm volatile("prefetch.
 // What this thread wrote to shared memory may be read by bulk copies.
 EADEM_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// ---- Threads, clusters, grids ------------------------------------------------------------------------------------------
+// ---- Threads, clusters, grids ---------------------------------------------------------------------------------------
 
 EADEM_DEVICE void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -121,6 +121,13 @@ EADEM_DEVICE void registers_give() {
 EADEM_DEVICE void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
 EADEM_DEVICE void wait_for_prerequisites() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
+// The next integer of a counter in device memory: who takes which piece of work, never a sum.
+EADEM_DEVICE int next_ticket(int* counter) {
+  int ticket;
+  asm volatile("atom.global.add.u32 %0, [%1], 1;" : "=r"(ticket) : "l"(counter) : "memory");
+  return ticket;
+}
+
 EADEM_DEVICE float4 shared_load(uint32_t address) {
   float4 v;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address));
@@ -140,7 +147,7 @@ EADEM_DEVICE void shared_store(uint32_t address, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
 }
 
-// ---- Warpgroup MMA -----------------------------------------------------------------------------------------------------
+// ---- Warpgroup MMA --------------------------------------------------------------------------------------------------
 
 EADEM_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 EADEM_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -156,8 +163,9 @@ EADEM_DEVICE void pin(float (&d)[kCount]) {
 }
 
 // A matrix in shared memory, 128-byte swizzle, 1,024 bytes from eight rows to the next eight: the upper word of its
-// descriptor is a constant, the lower one is (address >> 4) | stride field << 16. The field is 1 for matrices whose rows
-// run along k; where rows run along n (V of attention) it is the distance of one tile of 64 columns to the next, >> 4.
+// descriptor is a constant, the lower one is (address >> 4) | stride field << 16. The field is 1 for matrices whose
+// rows run along k; where rows run along n (V of attention) it is the distance of one tile of 64 columns to the next,
+// >> 4.
 EADEM_DEVICE uint64_t matrix_descriptor(uint32_t low) {
   uint64_t d;
   asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(low), "n"(0x40000040));

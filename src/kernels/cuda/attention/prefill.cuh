@@ -1,9 +1,9 @@
-// Attention of many rows of a sequence on sm_90, the tree of numerics/attention.h. A tile is a few times 64 query rows of
-// one head: a producer thread brings Q, and block after block of K and V (whole images, as they lie in the pool), and
-// each warpgroup takes 64 rows through all of them. While one block's weights are computed the products of the one before
-// (P V) and of the next (Q K) are under way. A thread holds the scores of two rows, `line` and `line + 8` of its warp's
-// sixteen, at the columns 8 j + 2 quad + {0, 1} of a block: four lanes have a row, each with one of the four sums l.
-// docs/cuda-prefill.md tells what each choice is worth.
+// Attention of many rows of a sequence on sm_90, the tree of numerics/attention.h. A tile is a few times 64 query rows
+// of one head: a producer thread brings Q, and block after block of K and V (whole images, as they lie in the pool),
+// and each warpgroup takes 64 rows through all of them. While one block's weights are computed the products of the one
+// before (P V) and of the next (Q K) are under way. A thread holds the scores of two rows, `line` and `line + 8` of its
+// warp's sixteen, at the columns 8 j + 2 quad + {0, 1} of a block: four lanes have a row, each with one of the four
+// sums l. docs/cuda-prefill.md tells what each choice is worth.
 #pragma once
 
 #include "kernels/cuda/attention/layout.h"
@@ -22,8 +22,8 @@ struct PrefillLayout {
   static constexpr int kHead = 64 * kTiles, kRegisters = kHead / 2, kImage = kTiles * kKvTileBytes;
   static constexpr int kThreads = (kGroups + 1) * 128;
   static constexpr int kTotalBytes = 64 * kHead * 4;  // of a warpgroup
-  // Shared memory begins at 1,024 where a kernel has none but dynamic one; the kernel checks it. Constant addresses keep
-  // descriptors out of the way of the arithmetic.
+  // Shared memory begins at 1,024 where a kernel has none but dynamic one; the kernel checks it. Constant addresses
+  // keep descriptors out of the way of the arithmetic.
   static constexpr uint32_t kQ = 1024, kK = kQ + kGroups * kImage, kV = kK + kKeys * kImage;
   static constexpr uint32_t kTotal = kV + kValues * kImage;
   static constexpr uint32_t kBarriers = kTotal + (kTotalShared ? kGroups * kTotalBytes : 0);
@@ -35,7 +35,8 @@ struct PrefillLayout {
   static_assert(kSharedBytes <= 232448);
 };
 
-// The blocks of keys that some row of [row, row + count) of a run sees: [begin, end); none where the run has no such row.
+// The blocks of keys that some row of [row, row + count) of a run sees: [begin, end); none where the run has no such
+// row.
 struct PrefillBlocks {
   int begin, end;
 };
@@ -57,7 +58,7 @@ EADEM_DEVICE PrefillWork work_of(const PrefillArgs& a, int work, int tile_rows) 
   return {a.runs[tile.run], work % a.heads, tile.index * tile_rows};
 }
 
-// ---- The producer: one thread ------------------------------------------------------------------------------------------
+// ---- The producer: one thread ---------------------------------------------------------------------------------------
 
 template <class T>
 struct PrefillProducer {
@@ -94,7 +95,7 @@ struct PrefillProducer {
 
   EADEM_DEVICE void run() {
     const int works = a.tile_count * a.heads;
-    int work = atomicAdd(a.next_tile, 1);
+    int work = next_ticket(a.next_tile);
 #pragma unroll 1
     for (int n = 0;; ++n) {
       const bool on = work < works;
@@ -121,7 +122,7 @@ struct PrefillProducer {
         if (g == 0) load_keys(of_tile.begin, id);
       }
       if (!on) break;
-      work = atomicAdd(a.next_tile, 1);
+      work = next_ticket(a.next_tile);
       int next = table[min(of_tile.begin + 1, of_tile.end - 1)];
 #pragma unroll 1
       for (int block = of_tile.begin; block < of_tile.end; ++block) {
@@ -134,7 +135,7 @@ struct PrefillProducer {
   }
 };
 
-// ---- A warpgroup of 64 rows ----------------------------------------------------------------------------------------------
+// ---- A warpgroup of 64 rows -----------------------------------------------------------------------------------------
 
 // Magnitude up to which a score neither moves the reference m nor is too far for a weight; on the safe side, so that
 // rounding in the exact tests cannot matter.
@@ -364,8 +365,8 @@ struct PrefillConsumer {
       reinterpret_cast<float4*>(at)[i * 128 + thread] = make_float4(v[0], v[1], v[2], v[3]);
     }
   }
-  // The split at hand joins the sums of those before; the result stays in o and goes to the totals unless it is the last.
-  // A split that shows a row no key (m = -inf, l = O = 0) changes nothing: its factor meets zeros only.
+  // The split at hand joins the sums of those before; the result stays in o and goes to the totals unless it is the
+  // last. A split that shows a row no key (m = -inf, l = O = 0) changes nothing: its factor meets zeros only.
   EADEM_DEVICE void merge(bool last) {
     upper.l = quad_sum(upper.l), lower.l = quad_sum(lower.l);
     if (!have_total) {

@@ -1,5 +1,5 @@
-// Attention of many rows of a sequence by the warpgroup instructions of sm_90: the tree of mma16 (numerics/attention.h),
-// a tile of query rows of one head and sequence at a time.
+// Attention of many rows of a sequence by the warpgroup instructions of sm_90: the tree of mma16
+// (numerics/attention.h), a tile of query rows of one head and sequence at a time.
 #pragma once
 
 #include <cuda_runtime.h>

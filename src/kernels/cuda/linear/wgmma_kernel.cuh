@@ -170,8 +170,8 @@ EADEM_DEVICE void multiply_chains(WgmmaConsumer<T>& c) {
   }
 }
 
-// The shards of a tile, from `x` on. Two or four: the sum is left in z. Eight: the first half of the tree is parked, the
-// second left in y.
+// The shards of a tile, from `x` on. Two or four: the sum is left in z. Eight: the first half of the tree is parked,
+// the second left in y.
 template <class T, class F>
 EADEM_DEVICE void multiply_shards(WgmmaConsumer<T>& c, float (&x)[T::kRegisters], float (&y)[T::kRegisters],
                                   float (&z)[T::kRegisters], uint32_t parked, F&& beside_first) {
