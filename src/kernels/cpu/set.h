@@ -6,6 +6,9 @@
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/sampling.h"
+#if defined(__AMX_BF16__)
+#include "kernels/cpu/attention_tiles.h"
+#endif
 
 namespace eadem::kernels::cpu {
 namespace {
@@ -19,10 +22,17 @@ constexpr KernelSet cpu_set(std::string_view name, bool (*supported)()) {
       .pack_operands = pack_operands,
       .pack_int8 = pack_int8,
       .linear = linear,
+#if defined(__AMX_BF16__)
+      .kv_bytes = tile_kv_bytes,
+      .kv_write = tile_kv_write,
+      .kv_read = tile_kv_read,
+      .attention_split = tile_attention_split,
+#else
       .kv_bytes = kv_bytes,
       .kv_write = kv_write,
       .kv_read = kv_read,
       .attention_split = attention_split,
+#endif
       .attention_merge = attention_merge,
       .attention_finish = attention_finish,
       .rms_norm = rms_norm,
