@@ -150,7 +150,8 @@ int rows(const Arguments& arguments) {
   options.kernels = &kernels::best_kernel_set();
   options.threads = arguments.threads;
   const auto model = check(model::Model::load(checkpoint, options));
-  auto pool = check(model::KvPool::create(*options.kernels, model->attention_shape(), model->config().layers, 6));
+  auto pool =
+      check(model::KvPool::create(*options.kernels, model->attention_shape(), model->config().layers, 6, nullptr));
   const std::vector<int32_t> table = {0, 1, 2, 3, 4, 5};
   std::vector<float> logits(static_cast<size_t>(model->config().vocab) * 32);
   const auto step = [&](int begin, int count) {

@@ -416,9 +416,8 @@ std::string EngineImpl::kv_hash(const Sequence& sequence, int64_t positions) con
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(model::Model& model, const Options& options) {
-  EADEM_ASSIGN_OR_RETURN(const Limits limits, check_options(model, kernels_of(model), options));
-  EADEM_ASSIGN_OR_RETURN(auto pool, model::KvPool::create(kernels_of(model), model.attention_shape(),
-                                                          model.config().layers, limits.kv_blocks));
+  EADEM_ASSIGN_OR_RETURN(const Limits limits, check_options(model, model.options().layout(), options));
+  EADEM_ASSIGN_OR_RETURN(auto pool, create_kv_pool(model, limits.kv_blocks));
   EADEM_ASSIGN_OR_RETURN(auto runner, StepRunner::create(model));
   try {
     auto engine = std::make_unique<EngineImpl>(model, options, limits, std::move(pool), std::move(runner));

@@ -5,13 +5,10 @@
 #include <utility>
 
 #include "core/check.h"
+#include "engine/step_runner.h"
 
 namespace eadem::engine {
 namespace {
-
-const kernels::KernelSet& kernels_of(const model::Model& model) {
-  return model.options().kernels != nullptr ? *model.options().kernels : kernels::best_kernel_set();
-}
 
 // A step over one row reads each weight once.
 float relative_cost(const model::Model& draft, const model::Model& target) {
@@ -29,8 +26,7 @@ Result<std::unique_ptr<ModelDrafter>> ModelDrafter::create(model::Model& draft, 
                  std::to_string(target.config().vocab) + "; take a draft model with the same tokenizer"};
   }
   const int batch = std::min(max_batch, draft.options().max_rows);
-  EADEM_ASSIGN_OR_RETURN(
-      auto pool, model::KvPool::create(kernels_of(draft), draft.attention_shape(), draft.config().layers, blocks));
+  EADEM_ASSIGN_OR_RETURN(auto pool, create_kv_pool(draft, blocks));
   const size_t bytes = static_cast<size_t>(batch) * static_cast<size_t>(vocab) * sizeof(float);
   EADEM_ASSIGN_OR_RETURN(auto logits, Buffer::allocate(bytes, "the draft model's logits"));
   return std::unique_ptr<ModelDrafter>(

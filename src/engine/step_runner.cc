@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/pooling.h"
+#include "sampler/device_draw.h"
 
 namespace eadem::engine {
 namespace {
@@ -11,10 +12,29 @@ namespace {
 constexpr int kLogitRows = 64;   // rows whose logits are in memory at once
 constexpr int kSampledRows = 4;  // outputs of a sequence that a worker samples in one go
 
+// The draw of a sequence's token at position `next`, but for logits and grammar.
+void describe(const Sequence& sequence, int64_t next, sampler::Draw& draw) {
+  const bool answers = next >= sequence.prompt;
+  draw.params = &sequence.sampling;
+  draw.seed = sequence.seed;
+  draw.position = next;
+  if (next < static_cast<int64_t>(sequence.tokens.size())) draw.forced = sequence.tokens[static_cast<size_t>(next)];
+  // The prompt's tokens were drawn by nobody: their logprobs are always those of the raw logits.
+  draw.logprobs = answers ? sequence.sampling.logprobs : sequence.sampling.prompt_logprobs;
+  draw.processed = answers && sequence.sampling.processed_logprobs;
+  if (sampler::needs_counts(sequence.sampling)) draw.counts = &sequence.counts;
+  if (answers && next - sequence.prompt < sequence.sampling.min_tokens) draw.masked = sequence.stops;
+}
+
 }  // namespace
 
 const kernels::KernelSet& kernels_of(const model::Model& model) {
   return model.options().kernels != nullptr ? *model.options().kernels : kernels::best_kernel_set();
+}
+
+Result<model::KvPool> create_kv_pool(const model::Model& model, int blocks) {
+  return model::KvPool::create(model.options().layout(), model.attention_shape(), model.config().layers, blocks,
+                               model.options().device.get());
 }
 
 Result<StepRunner> StepRunner::create(model::Model& model) {
@@ -33,18 +53,42 @@ StepRunner::StepRunner(model::Model& model, Buffer logits) : model_(&model), log
 void StepRunner::run(Step& step, model::KvPool& pool, model::TraceSink* trace) {
   step.drawn.assign(step.batch.outputs.size(), {});
   if (step.batch.rows.empty()) return;
+  plan_draws(step);
   model_->forward(step.batch, pool, trace);
   for (const Piece& piece : step.pieces) pool_piece(piece, step.batch, *model_);
   sample(step);
+  model_->bad();  // a device is done with the step when this is
+}
+
+// Leaves to the model the draws that need nothing but the logits of their own row.
+void StepRunner::plan_draws(Step& step) {
+  drawn_there_.clear();
+  step.batch.draws.clear();
+  if (!model_->draws()) return;
+  drawn_there_.assign(step.batch.outputs.size(), false);
+  bool any = false;
+  for (const Piece& piece : step.pieces) {
+    const Sequence& sequence = *piece.sequence;
+    for (int output = piece.output_begin; output < piece.output_end; ++output) {
+      sampler::Draw draw;
+      describe(sequence, step.position_of(output) + 1, draw);
+      const bool there = sampler::draws_alone(draw) && sequence.guide == nullptr;
+      drawn_there_[static_cast<size_t>(output)] = there;
+      any = any || there;
+      step.batch.draws.push_back(there ? sampler::device_draw(draw, model_->config().vocab) : kernels::DeviceDraw{});
+    }
+  }
+  if (any) return;
+  step.batch.draws.clear();
+  drawn_there_.clear();
 }
 
 void StepRunner::sample(Step& step) {
   const int outputs = static_cast<int>(step.batch.outputs.size());
-  std::vector<OutputRange> ranges;
   for (int begin = 0; begin < outputs; begin += kLogitRows) {
     const int end = std::min(outputs, begin + kLogitRows);
-    model_->logits(begin, end, logits_.as<float>());
-    ranges.clear();
+    const bool alone = fetch_logits(begin, end);
+    ranges_.clear();
     for (const Piece& piece : step.pieces) {
       const int last = std::min(end, piece.output_end);
       // Penalties and guides know the tokens before a row, and a guess must be right: such rows go one after another.
@@ -53,13 +97,37 @@ void StepRunner::sample(Step& step) {
                             piece.draft_begin < piece.row_end;
       const int at_once = in_order ? kLogitRows : kSampledRows;
       for (int o = std::max(begin, piece.output_begin); o < last; o += at_once) {
-        ranges.push_back({&piece, o, std::min(last, o + at_once)});
+        ranges_.push_back({&piece, o, std::min(last, o + at_once)});
       }
     }
-    model_->pool().run(static_cast<int>(ranges.size()), [&](int index, int worker) {
-      sample_outputs(step, ranges[static_cast<size_t>(index)], begin, worker);
-    });
+    sample_ranges(step, begin, alone);
   }
+}
+
+// The logits of outputs begin ... end - 1, as far as this machine draws. True: it draws none of them.
+bool StepRunner::fetch_logits(int begin, int end) {
+  const int64_t vocab = model_->config().vocab;
+  if (drawn_there_.empty()) {
+    model_->logits(begin, end, logits_.as<float>());
+    return false;
+  }
+  bool none = true;
+  for (int output = begin; output < end; ++output) {
+    if (drawn_there_[static_cast<size_t>(output)]) continue;
+    model_->logits(output, output + 1, logits_.as<float>() + (output - begin) * vocab);
+    none = false;
+  }
+  return none;
+}
+
+void StepRunner::sample_ranges(Step& step, int first, bool alone) {
+  const int count = static_cast<int>(ranges_.size());
+  const auto sample_one = [&](int index, int worker) {
+    sample_outputs(step, ranges_[static_cast<size_t>(index)], first, worker);
+  };
+  if (!alone) return model_->pool().run(count, sample_one);
+  // What is drawn already is not worth waking anyone for.
+  for (int index = 0; index < count; ++index) sample_one(index, 0);
 }
 
 // `first`: the output whose logits lie first in memory.
@@ -71,18 +139,12 @@ void StepRunner::sample_outputs(Step& step, const OutputRange& range, int first,
     const bool answers = next >= sequence.prompt;
     sampler::Draw draw;
     draw.logits = logits_.as<float>() + (output - first) * vocab;
-    draw.params = &sequence.sampling;
-    draw.seed = sequence.seed;
-    draw.position = next;
-    if (next < static_cast<int64_t>(sequence.tokens.size())) draw.forced = sequence.tokens[static_cast<size_t>(next)];
-    // The prompt's tokens were drawn by nobody: their logprobs are always those of the raw logits.
-    draw.logprobs = answers ? sequence.sampling.logprobs : sequence.sampling.prompt_logprobs;
-    draw.processed = answers && sequence.sampling.processed_logprobs;
-    if (sampler::needs_counts(sequence.sampling)) draw.counts = &sequence.counts;
-    if (answers && next - sequence.prompt < sequence.sampling.min_tokens) draw.masked = sequence.stops;
+    describe(sequence, next, draw);
     Drawn& drawn = step.drawn[static_cast<size_t>(output)];
     if (answers && sequence.guide != nullptr && !mask(sequence, draw, drawn, worker)) return;
-    auto result = samplers_[static_cast<size_t>(worker)].draw(draw);
+    auto result = drawn_there_.empty() || !drawn_there_[static_cast<size_t>(output)]
+                      ? samplers_[static_cast<size_t>(worker)].draw(draw)
+                      : sampler::read_drawn(draw, model_->drawn()[static_cast<size_t>(output)]);
     if (!result.ok()) {
       drawn.error = result.error().message;
       return;

@@ -11,8 +11,10 @@
 
 namespace eadem::engine {
 
-// The set that a model runs on.
+// The set by which this machine samples for a model.
 const kernels::KernelSet& kernels_of(const model::Model& model);
+// Memory for `blocks` blocks of a model's keys and values, where it runs.
+Result<model::KvPool> create_kv_pool(const model::Model& model, int blocks);
 
 class StepRunner {
  public:
@@ -29,7 +31,10 @@ class StepRunner {
   };
 
   StepRunner(model::Model& model, Buffer logits);
+  void plan_draws(Step& step);
   void sample(Step& step);
+  bool fetch_logits(int begin, int end);
+  void sample_ranges(Step& step, int first, bool alone);
   void sample_outputs(Step& step, const OutputRange& range, int first, int worker);
   bool mask(Sequence& sequence, sampler::Draw& draw, Drawn& drawn, int worker);
   static bool advance(Sequence& sequence, Drawn& drawn);
@@ -38,6 +43,9 @@ class StepRunner {
   std::vector<sampler::Sampler> samplers_;    // by worker
   std::vector<std::vector<uint32_t>> masks_;  // by worker: a bit for each token
   Buffer logits_;                             // float32 [kLogitRows][vocab]
+  // Whether the model draws it, by output; empty where it draws none.
+  std::vector<bool> drawn_there_;
+  std::vector<OutputRange> ranges_;
 };
 
 }  // namespace eadem::engine

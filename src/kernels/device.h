@@ -83,7 +83,7 @@ struct DeviceDrawn {
   int32_t token = -1;              // -1: a logit is NaN, or the largest is not finite
   float max = 0.0f, sum = 0.0f;    // LogSum of the raw logits
   float logit = 0.0f;              // raw, of the token
-  int32_t top_tokens[kDeviceTop];  // the first of the total order over the raw logits
+  int32_t top_tokens[kDeviceTop];  // the first of the total order over the raw logits; -1 where only -infinity is left
   float top_logits[kDeviceTop];
 };
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/device.h"
+
 namespace eadem::model {
 
 struct Row {
@@ -18,11 +20,14 @@ struct Batch {
   std::vector<Row> rows;
   std::vector<const int32_t*> tables;  // block ids of each sequence, in order of position
   std::vector<int32_t> outputs;        // ascending indices of the rows whose logits are wanted
+  // Of a model that draws (Model::draws): one for each of outputs, or none.
+  std::vector<kernels::DeviceDraw> draws;
 
   void clear() {
     rows.clear();
     tables.clear();
     outputs.clear();
+    draws.clear();
   }
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/thread_pool.h"
+#include "kernels/device.h"
 #include "kernels/kernel_set.h"
 #include "model/batch.h"
 #include "model/config.h"
@@ -20,8 +21,15 @@ namespace eadem::model {
 struct ModelOptions {
   numerics::Numerics numerics = numerics::Numerics::kFma32;
   const kernels::KernelSet* kernels = nullptr;  // null: the best this machine has
+  std::shared_ptr<kernels::Device> device;      // where the ops run; null: on this machine, by `kernels`
   int threads = 1;
   int max_rows = 512;  // rows of the largest batch; workspaces are allocated for them once
+
+  // What packs weights and lays out KV blocks.
+  const kernels::KernelSet& layout() const {
+    if (device != nullptr) return device->packing();
+    return kernels != nullptr ? *kernels : kernels::best_kernel_set();
+  }
 };
 
 class Model {
@@ -41,11 +49,17 @@ class Model {
   // Runs the rows: writes their keys and values into the pool, keeps the final hidden operands of batch.outputs.
   // Afterwards bad()[row] is true where a NaN or a score past its limit makes the row's request fail.
   virtual void forward(const Batch& batch, KvPool& kv, TraceSink* trace = nullptr) = 0;
+  // On a device it waits until that is known.
   virtual std::span<const bool> bad() const = 0;
   // Operands [hidden] of a row of the last forward: its hidden state after the final norm, which the head reads.
   virtual const uint16_t* hidden(int row) const = 0;
   // Logits of outputs begin ... end - 1 of the last forward: float32 [end - begin][vocab].
   virtual void logits(int begin, int end, float* out) = 0;
+
+  // Whether forward() obeys Batch::draws, which spares this machine the logits: a model on a device does.
+  virtual bool draws() const { return false; }
+  // What they drew in the last forward, one for each output; waits.
+  virtual std::span<const kernels::DeviceDrawn> drawn() const { return {}; }
 };
 
 // KV blocks that fit in `bytes`, and the auto choice of numerics for a checkpoint on a CPU: int8 where its linear

@@ -1,16 +1,15 @@
 #include "model/transformer.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/fp_env.h"
 #include "numerics/attention.h"
 #include "numerics/double_math.h"
-#include "ops/rows.h"
 
 namespace eadem::model {
 namespace {
 
+constexpr int kLogitRows = 256;  // rows whose logits are in a device's memory at once
 constexpr double kLog2E = 0x1.71547652b82fep+0;
 
 kernels::AttentionShape attention_shape_of(const ModelConfig& config, numerics::Numerics numerics) {
@@ -42,8 +41,8 @@ Transformer::Transformer(const weights::Checkpoint& checkpoint, ModelConfig conf
     : checkpoint_(checkpoint),
       config_(std::move(config)),
       options_(options),
-      set_(*options.kernels),
       pool_(options.threads),
+      backend_(*options.kernels, pool_, options.device.get()),
       attention_shape_(attention_shape_of(config_, options.numerics)),
       qkv_shape_(qkv_shape_of(config_)),
       rope_(config_.rope),
@@ -69,28 +68,44 @@ Result<std::unique_ptr<Model>> Transformer::load(const weights::Checkpoint& chec
 }
 
 Result<void> Transformer::load_weights(const Tensors& tensors) {
-  EADEM_ASSIGN_OR_RETURN(embedding_, tensors.embedding());
+  EADEM_ASSIGN_OR_RETURN(const TensorView* table, tensors.embedding());
+  EADEM_ASSIGN_OR_RETURN(embedding_, ops::Embedding::create(backend_, *table));
   for (int layer = 0; layer < config_.layers; ++layer) EADEM_RETURN_IF_ERROR(load_layer(tensors, layer));
-  EADEM_ASSIGN_OR_RETURN(final_norm_, tensors.vector("final_norm", -1, config_.hidden));
+  EADEM_RETURN_IF_ERROR(load_vector(tensors, "final_norm", -1, config_.hidden, final_norm_));
   ops::WeightPart head;
-  head.weight = embedding_;
+  head.weight = table;
   if (!config_.tied_head) {
     EADEM_ASSIGN_OR_RETURN(head, tensors.linear("head", -1, config_.vocab, config_.hidden, false));
   }
-  EADEM_ASSIGN_OR_RETURN(head_, ops::Linear::pack(set_, options_.numerics, false, head, pool_));
+  EADEM_ASSIGN_OR_RETURN(head_, ops::Linear::pack(backend_.layout(), options_.numerics, false, head, pool_));
+  EADEM_RETURN_IF_ERROR(backend_.place(*head_));
   checkpoint_.release(*head.weight);
+  return {};
+}
+
+Result<void> Transformer::load_vector(const Tensors& tensors, std::string_view role, int index, int64_t n,
+                                      Buffer& vector) {
+  EADEM_ASSIGN_OR_RETURN(const std::vector<float> values, tensors.vector(role, index, n));
+  EADEM_ASSIGN_OR_RETURN(vector, backend_.place(std::as_bytes(std::span(values)), "the weights"));
   return {};
 }
 
 Result<void> Transformer::load_layer(const Tensors& tensors, int index) {
   Layer layer;
-  const int64_t hidden = config_.hidden, size = config_.head_size;
-  EADEM_ASSIGN_OR_RETURN(layer.attention_norm, tensors.vector("attention_norm", index, hidden));
-  EADEM_ASSIGN_OR_RETURN(layer.mlp_norm, tensors.vector("mlp_norm", index, hidden));
+  EADEM_RETURN_IF_ERROR(load_vector(tensors, "attention_norm", index, config_.hidden, layer.attention_norm));
+  EADEM_RETURN_IF_ERROR(load_vector(tensors, "mlp_norm", index, config_.hidden, layer.mlp_norm));
   if (config_.qk_norm) {
-    EADEM_ASSIGN_OR_RETURN(layer.q_norm, tensors.vector("q_norm", index, size));
-    EADEM_ASSIGN_OR_RETURN(layer.k_norm, tensors.vector("k_norm", index, size));
+    EADEM_RETURN_IF_ERROR(load_vector(tensors, "q_norm", index, config_.head_size, layer.q_norm));
+    EADEM_RETURN_IF_ERROR(load_vector(tensors, "k_norm", index, config_.head_size, layer.k_norm));
   }
+  EADEM_RETURN_IF_ERROR(load_linears(tensors, index, layer));
+  EADEM_RETURN_IF_ERROR(place(layer));
+  layers_.push_back(std::move(layer));
+  return {};
+}
+
+Result<void> Transformer::load_linears(const Tensors& tensors, int index, Layer& layer) {
+  const int64_t hidden = config_.hidden, size = config_.head_size;
   EADEM_ASSIGN_OR_RETURN(const auto q, tensors.linear("q", index, config_.heads * size, hidden, config_.qkv_bias));
   EADEM_ASSIGN_OR_RETURN(const auto k, tensors.linear("k", index, config_.kv_heads * size, hidden, config_.qkv_bias));
   EADEM_ASSIGN_OR_RETURN(const auto v, tensors.linear("v", index, config_.kv_heads * size, hidden, config_.qkv_bias));
@@ -101,19 +116,26 @@ Result<void> Transformer::load_layer(const Tensors& tensors, int index) {
   EADEM_ASSIGN_OR_RETURN(const auto down,
                          tensors.linear("down", index, hidden, config_.intermediate, config_.mlp_bias));
   const ops::WeightPart qkv[] = {q, k, v}, gate_up[] = {gate, up};
-  EADEM_ASSIGN_OR_RETURN(layer.qkv, ops::Linear::pack_stack(set_, options_.numerics, qkv, pool_));
-  EADEM_ASSIGN_OR_RETURN(layer.o, ops::Linear::pack(set_, options_.numerics, true, o, pool_));
-  EADEM_ASSIGN_OR_RETURN(layer.gate_up, ops::Linear::pack_stack(set_, options_.numerics, gate_up, pool_));
-  EADEM_ASSIGN_OR_RETURN(layer.down, ops::Linear::pack(set_, options_.numerics, true, down, pool_));
+  const kernels::KernelSet& set = backend_.layout();
+  EADEM_ASSIGN_OR_RETURN(layer.qkv, ops::Linear::pack_stack(set, options_.numerics, qkv, pool_));
+  EADEM_ASSIGN_OR_RETURN(layer.o, ops::Linear::pack(set, options_.numerics, true, o, pool_));
+  EADEM_ASSIGN_OR_RETURN(layer.gate_up, ops::Linear::pack_stack(set, options_.numerics, gate_up, pool_));
+  EADEM_ASSIGN_OR_RETURN(layer.down, ops::Linear::pack(set, options_.numerics, true, down, pool_));
   for (const auto* part : {&q, &k, &v, &o, &gate, &up, &down}) checkpoint_.release(*part->weight);
-  layers_.push_back(std::move(layer));
   return {};
+}
+
+Result<void> Transformer::place(Layer& layer) {
+  for (ops::Linear& linear : layer.qkv) EADEM_RETURN_IF_ERROR(backend_.place(linear));
+  for (ops::Linear& linear : layer.gate_up) EADEM_RETURN_IF_ERROR(backend_.place(linear));
+  EADEM_RETURN_IF_ERROR(backend_.place(*layer.o));
+  return backend_.place(*layer.down);
 }
 
 Result<void> Transformer::allocate_workspaces() {
   const auto rows = static_cast<size_t>(options_.max_rows);
   const auto allocate = [&](Buffer& buffer, size_t width, size_t element) -> Result<void> {
-    EADEM_ASSIGN_OR_RETURN(buffer, Buffer::allocate(rows * width * element, "a step's working memory"));
+    EADEM_ASSIGN_OR_RETURN(buffer, backend_.allocate(rows * width * element, "a step's working memory"));
     return {};
   };
   EADEM_RETURN_IF_ERROR(allocate(h_, config_.hidden, sizeof(float)));
@@ -125,11 +147,18 @@ Result<void> Transformer::allocate_workspaces() {
   EADEM_RETURN_IF_ERROR(allocate(gate_up_, 2 * static_cast<size_t>(config_.intermediate), sizeof(float)));
   EADEM_RETURN_IF_ERROR(allocate(a_, intermediate_padded_, sizeof(uint16_t)));
   EADEM_RETURN_IF_ERROR(allocate(outputs_, hidden_padded_, sizeof(uint16_t)));
-  EADEM_RETURN_IF_ERROR(allocate(cosine_, rope_.pairs(), sizeof(float)));
-  EADEM_RETURN_IF_ERROR(allocate(sine_, rope_.pairs(), sizeof(float)));
-  EADEM_ASSIGN_OR_RETURN(attention_, ops::Attention::create(set_, attention_shape_, options_.threads));
-  bad_ = std::make_unique<bool[]>(rows);
-  tokens_.resize(rows), sequences_.resize(rows), positions_.resize(rows);
+  EADEM_RETURN_IF_ERROR(backend_.prepare_attention(attention_shape_));
+  EADEM_ASSIGN_OR_RETURN(inputs_, StepInputs::create(backend_, options_.max_rows, rope_.pairs(), config_.context));
+  drawn_offset_ = (rows + 63) / 64 * 64;
+  size_t results = drawn_offset_;
+  if (draws()) {
+    results += rows * sizeof(kernels::DeviceDrawn);
+    logit_rows_ = std::min(options_.max_rows, kLogitRows);
+    EADEM_ASSIGN_OR_RETURN(logits_, backend_.allocate(static_cast<size_t>(logit_rows_) *
+                                                          static_cast<size_t>(config_.vocab) * sizeof(float),
+                                                      "the logits"));
+  }
+  EADEM_ASSIGN_OR_RETURN(results_, backend_.allocate(results, "a step's results"));
   return {};
 }
 
@@ -146,88 +175,78 @@ size_t Transformer::weight_bytes() const {
 template <class T>
 void Transformer::trace_rows(int layer, std::string_view op, const T* data, int64_t width) {
   if (trace_ == nullptr) return;
+  std::vector<T> copy;
+  if (backend_.device() != nullptr) {
+    copy.resize(static_cast<size_t>(rows_ * width));
+    backend_.read(copy.data(), data, copy.size() * sizeof(T));
+    data = copy.data();
+  }
   for (int row = 0; row < rows_; ++row) {
     trace_->record(*batch_, row, layer, op,
                    std::as_bytes(std::span<const T>(data + row * width, static_cast<size_t>(width))));
   }
 }
 
-// Rows of the batch as flat arrays, and the run of rows of each sequence.
 void Transformer::begin(const Batch& batch) {
   rows_ = static_cast<int>(batch.rows.size());
   EADEM_CHECK(rows_ >= 1 && rows_ <= options_.max_rows);
-  std::fill_n(bad_.get(), rows_, false);
-  runs_.clear();
-  for (int row = 0; row < rows_; ++row) {
-    const Row& r = batch.rows[row];
-    EADEM_CHECK(r.token >= 0 && r.token < config_.vocab && r.position >= 0);
-    tokens_[row] = r.token, sequences_[row] = r.sequence, positions_[row] = r.position;
-    rope_.angles(r.position, cosine_.as<float>() + row * rope_.pairs(), sine_.as<float>() + row * rope_.pairs());
-    if (runs_.empty() || runs_.back().sequence != r.sequence) {
-      runs_.push_back({r.sequence, row, row, r.position, r.position});
-    } else {
-      EADEM_CHECK(r.position == runs_.back().last_position + 1);
-    }
-    runs_.back().row_end = row + 1;
-    runs_.back().last_position = r.position;
+  EADEM_CHECK(batch.draws.empty() || (draws() && batch.draws.size() == batch.outputs.size()));
+  for (const Row& row : batch.rows) {
+    EADEM_CHECK(row.token >= 0 && row.token < config_.vocab && row.position >= 0);
   }
+  draw_count_ = batch.draws.size();
+  inputs_->fill(batch, rope_);
+  step_ = inputs_->rows();
+  step_.bad = results_.as<bool>();
+  backend_.clear(step_.bad, static_cast<size_t>(rows_));
   views_.resize(batch.tables.size());
-  ops::embed(pool_, *embedding_, tokens_.data(), rows_, h_.as<float>());
+  results_here_.clear();
+  hidden_here_.clear();
+  first_logits_ = end_logits_ = 0;
+  embedding_->run(pool_, step_.tokens, rows_, h_.as<float>());
 }
 
 void Transformer::run_stack(const std::vector<ops::Linear>& stack, const uint16_t* x, int rows, float* y,
                             int64_t width) {
   int64_t column = 0;
   for (const ops::Linear& linear : stack) {
-    linear.run(pool_, x, rows, y + column, width, false);
+    backend_.linear(linear, x, rows, y + column, width, false);
     column += linear.shape().n;
   }
 }
 
-void Transformer::attention_block(const Layer& layer, const Batch& batch, KvPool& kv, int index) {
-  for (size_t i = 0; i < batch.tables.size(); ++i) views_[i] = kv.view(index, batch.tables[i]);
-  ops::rms_norm(pool_, set_, h_.as<float>(), layer.attention_norm.data(), rows_, config_.hidden, hidden_padded_,
-                config_.norm_eps, x_.as<uint16_t>(), bad_.get());
+void Transformer::attention_block(const Layer& layer, KvPool& kv, int index) {
+  if (backend_.device() != nullptr) {
+    step_.kv = kv.device_view(index, inputs_->tables(), inputs_->table_stride());
+  } else {
+    for (size_t i = 0; i < views_.size(); ++i) views_[i] = kv.view(index, batch_->tables[i]);
+    step_.views = views_.data();
+  }
+  backend_.rms_norm(step_, h_.as<float>(), layer.attention_norm.as<float>(), config_.hidden, hidden_padded_,
+                    config_.norm_eps, x_.as<uint16_t>());
   trace_rows(index, "attention_norm", x_.as<uint16_t>(), hidden_padded_);
   run_stack(layer.qkv, x_.as<uint16_t>(), rows_, qkv_.as<float>(), qkv_width_);
   trace_rows(index, "qkv", qkv_.as<float>(), qkv_width_);
 
   kernels::QkvShape shape = qkv_shape_;
-  shape.q_norm = layer.q_norm.empty() ? nullptr : layer.q_norm.data();
-  shape.k_norm = layer.k_norm.empty() ? nullptr : layer.k_norm.data();
-  ops::QkvCall split;
-  split.qkv = qkv_.as<float>();
-  split.cosine = cosine_.as<float>(), split.sine = sine_.as<float>();
-  split.positions = positions_.data(), split.sequences = sequences_.data();
-  split.views = views_.data();
-  split.q = q_.as<uint16_t>();
-  split.bad = bad_.get();
-  ops::split_qkv(pool_, set_, shape, attention_shape_, split, rows_);
+  shape.q_norm = layer.q_norm.as<float>();
+  shape.k_norm = layer.k_norm.as<float>();
+  backend_.split_qkv(step_, shape, attention_shape_, qkv_.as<float>(), q_.as<uint16_t>());
   trace_rows(index, "q", q_.as<uint16_t>(), int64_t{config_.heads} * attention_shape_.head_padded);
-
-  ops::AttentionCall call;
-  call.q = q_.as<uint16_t>();
-  call.positions = positions_.data();
-  call.runs = runs_;
-  call.views = views_.data();
-  call.out = mixed_.as<uint16_t>();
-  call.out_stride = heads_padded_;
-  call.bad = bad_.get();
-  attention_->run(pool_, call);
+  backend_.attention(step_, attention_shape_, q_.as<uint16_t>(), mixed_.as<uint16_t>(), heads_padded_);
   trace_rows(index, "attention", mixed_.as<uint16_t>(), heads_padded_);
-  layer.o->run(pool_, mixed_.as<uint16_t>(), rows_, h_.as<float>(), config_.hidden, true);
+  backend_.linear(*layer.o, mixed_.as<uint16_t>(), rows_, h_.as<float>(), config_.hidden, true);
   trace_rows(index, "attention_residual", h_.as<float>(), config_.hidden);
 }
 
 void Transformer::mlp_block(const Layer& layer, int index) {
-  ops::rms_norm(pool_, set_, h_.as<float>(), layer.mlp_norm.data(), rows_, config_.hidden, hidden_padded_,
-                config_.norm_eps, x_.as<uint16_t>(), bad_.get());
+  backend_.rms_norm(step_, h_.as<float>(), layer.mlp_norm.as<float>(), config_.hidden, hidden_padded_, config_.norm_eps,
+                    x_.as<uint16_t>());
   trace_rows(index, "mlp_norm", x_.as<uint16_t>(), hidden_padded_);
   run_stack(layer.gate_up, x_.as<uint16_t>(), rows_, gate_up_.as<float>(), 2 * config_.intermediate);
-  ops::swiglu(pool_, set_, gate_up_.as<float>(), rows_, config_.intermediate, intermediate_padded_, a_.as<uint16_t>(),
-              bad_.get());
+  backend_.swiglu(step_, gate_up_.as<float>(), config_.intermediate, intermediate_padded_, a_.as<uint16_t>());
   trace_rows(index, "swiglu", a_.as<uint16_t>(), intermediate_padded_);
-  layer.down->run(pool_, a_.as<uint16_t>(), rows_, h_.as<float>(), config_.hidden, true);
+  backend_.linear(*layer.down, a_.as<uint16_t>(), rows_, h_.as<float>(), config_.hidden, true);
   trace_rows(index, "mlp_residual", h_.as<float>(), config_.hidden);
 }
 
@@ -238,21 +257,81 @@ void Transformer::forward(const Batch& batch, KvPool& kv, TraceSink* trace) {
   begin(batch);
   trace_rows(-1, "embedding", h_.as<float>(), config_.hidden);
   for (int index = 0; index < config_.layers; ++index) {
-    attention_block(layers_[index], batch, kv, index);
+    attention_block(layers_[index], kv, index);
     mlp_block(layers_[index], index);
   }
-  ops::rms_norm(pool_, set_, h_.as<float>(), final_norm_.data(), rows_, config_.hidden, hidden_padded_,
-                config_.norm_eps, x_.as<uint16_t>(), bad_.get());
+  backend_.rms_norm(step_, h_.as<float>(), final_norm_.as<float>(), config_.hidden, hidden_padded_, config_.norm_eps,
+                    x_.as<uint16_t>());
   trace_rows(-1, "final_norm", x_.as<uint16_t>(), hidden_padded_);
-  for (size_t i = 0; i < batch.outputs.size(); ++i) {
-    std::memcpy(outputs_.as<uint16_t>() + i * hidden_padded_,
-                x_.as<uint16_t>() + int64_t{batch.outputs[i]} * hidden_padded_, hidden_padded_ * sizeof(uint16_t));
+  backend_.gather(x_.as<uint16_t>(), inputs_->outputs(), static_cast<int>(batch.outputs.size()), hidden_padded_,
+                  outputs_.as<uint16_t>());
+  if (!batch.draws.empty()) draw_outputs();
+}
+
+void Transformer::run_head(int begin, int end, float* out) {
+  backend_.linear(*head_, outputs_.as<uint16_t>() + int64_t{begin} * hidden_padded_, end - begin, out, config_.vocab,
+                  false);
+}
+
+// The last outputs' logits stay, for those whose draw needs more than them.
+void Transformer::draw_outputs() {
+  auto* const drawn = reinterpret_cast<kernels::DeviceDrawn*>(results_.data() + drawn_offset_);
+  const int outputs = static_cast<int>(batch_->outputs.size());
+  for (int begin = 0; begin < outputs; begin += logit_rows_) {
+    first_logits_ = begin, end_logits_ = std::min(outputs, begin + logit_rows_);
+    run_head(begin, end_logits_, logits_.as<float>());
+    backend_.device()->draw(logits_.as<float>(), end_logits_ - begin, static_cast<int>(config_.vocab),
+                            inputs_->draws() + begin, drawn + begin);
   }
+}
+
+void Transformer::fetch_results() const {
+  if (!results_here_.empty()) return;
+  const size_t drawn = draw_count_ * sizeof(kernels::DeviceDrawn);
+  results_here_.resize(drawn > 0 ? drawn_offset_ + drawn : static_cast<size_t>(rows_));
+  backend_.read(results_here_.data(), results_.data(), results_here_.size());
+}
+
+std::span<const bool> Transformer::bad() const {
+  const std::byte* results = results_.data();
+  if (backend_.device() != nullptr) {
+    fetch_results();
+    results = results_here_.data();
+  }
+  return {reinterpret_cast<const bool*>(results), static_cast<size_t>(rows_)};
+}
+
+std::span<const kernels::DeviceDrawn> Transformer::drawn() const {
+  if (draw_count_ == 0) return {};
+  fetch_results();
+  return {reinterpret_cast<const kernels::DeviceDrawn*>(results_here_.data() + drawn_offset_), draw_count_};
+}
+
+const uint16_t* Transformer::hidden(int row) const {
+  const uint16_t* rows = x_.as<uint16_t>();
+  if (backend_.device() != nullptr) {
+    if (hidden_here_.empty()) {
+      hidden_here_.resize(static_cast<size_t>(rows_) * hidden_padded_);
+      backend_.read(hidden_here_.data(), rows, hidden_here_.size() * sizeof(uint16_t));
+    }
+    rows = hidden_here_.data();
+  }
+  return rows + int64_t{row} * hidden_padded_;
 }
 
 void Transformer::logits(int begin, int end, float* out) {
   EADEM_CHECK(begin >= 0 && begin < end);
-  head_->run(pool_, outputs_.as<uint16_t>() + int64_t{begin} * hidden_padded_, end - begin, out, config_.vocab, false);
+  if (backend_.device() == nullptr) return run_head(begin, end, out);
+  const int64_t vocab = config_.vocab;
+  for (int first = begin, last; first < end; first = last) {
+    if (first < first_logits_ || first >= end_logits_) {
+      first_logits_ = first, end_logits_ = std::min(end, first + logit_rows_);
+      run_head(first_logits_, end_logits_, logits_.as<float>());
+    }
+    last = std::min(end, end_logits_);
+    backend_.read(out + (first - begin) * vocab, logits_.as<float>() + (first - first_logits_) * vocab,
+                  static_cast<size_t>((last - first) * vocab) * sizeof(float));
+  }
 }
 
 }  // namespace eadem::model

@@ -101,7 +101,7 @@ Result<void> Linear::pack_weights(std::span<const WeightPart> parts, ThreadPool&
 Result<void> Linear::read_bias(std::span<const WeightPart> parts) {
   const bool any = std::any_of(parts.begin(), parts.end(), [](const WeightPart& part) { return part.bias != nullptr; });
   if (!any) return {};
-  bias_.assign(shape_.n, 0.0f);
+  EADEM_ASSIGN_OR_RETURN(bias_, Buffer::allocate(static_cast<size_t>(shape_.n) * sizeof(float), "the biases"));
   int first = 0;
   for (const WeightPart& part : parts) {
     const int rows = static_cast<int>(part.weight->rows());
@@ -112,7 +112,8 @@ Result<void> Linear::read_bias(std::span<const WeightPart> parts) {
         if (!numerics::is_nan(value)) continue;
         return Error{"tensor '" + part.bias->name + "' holds a value that is not a number (NaN): the file is damaged"};
       }
-      for (int row = 0; row < rows; ++row) bias_[first + row] = values[part.order.empty() ? row : part.order[row]];
+      float* const bias = bias_.as<float>() + first;
+      for (int row = 0; row < rows; ++row) bias[row] = values[part.order.empty() ? row : part.order[row]];
     }
     first += rows;
   }
@@ -152,6 +153,28 @@ Result<std::vector<Linear>> Linear::pack_stack(const kernels::KernelSet& set, Nu
   return stack;
 }
 
+Result<void> Linear::move_to(kernels::Device& device) {
+  for (Buffer* buffer : {&weights_, &bias_}) {
+    if (buffer->size() == 0) continue;
+    EADEM_ASSIGN_OR_RETURN(Buffer there, device.allocate(buffer->size(), "the weights"));
+    device.upload(there.data(), buffer->data(), buffer->size());
+    *buffer = std::move(there);
+  }
+  return {};
+}
+
+kernels::LinearCall Linear::call(const uint16_t* x, float* y, int64_t y_stride, bool add_to_y) const {
+  kernels::LinearCall call;
+  call.shape = &shape_;
+  call.weights = weights_.data();
+  call.bias = bias_.as<float>();
+  call.y = y;
+  call.y_stride = y_stride;
+  call.add_to_y = add_to_y;
+  call.x.operands = x;
+  return call;
+}
+
 void Linear::run(ThreadPool& pool, const uint16_t* x, int rows, float* y, int64_t y_stride, bool add_to_y) const {
   run(pool, plan::plan_linear(shape_, rows, pool.threads()), x, rows, y, y_stride, add_to_y);
 }
@@ -159,14 +182,7 @@ void Linear::run(ThreadPool& pool, const uint16_t* x, int rows, float* y, int64_
 void Linear::run(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t* x, int rows, float* y,
                  int64_t y_stride, bool add_to_y) const {
   EADEM_CHECK(rows >= 1 && y_stride >= shape_.n);
-  kernels::LinearCall call;
-  call.shape = &shape_;
-  call.weights = weights_.data();
-  call.bias = bias_.empty() ? nullptr : bias_.data();
-  call.y = y;
-  call.y_stride = y_stride;
-  call.add_to_y = add_to_y;
-  call.x.operands = x;
+  kernels::LinearCall call = this->call(x, y, y_stride, add_to_y);
   // Kept by the calling thread from step to step: a step allocates nothing once they have grown.
   static thread_local std::vector<int8_t> q;
   static thread_local std::vector<float> scale;

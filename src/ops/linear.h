@@ -9,6 +9,7 @@
 #include "core/buffer.h"
 #include "core/tensor.h"
 #include "core/thread_pool.h"
+#include "kernels/device.h"
 #include "kernels/kernel_set.h"
 #include "plan/linear_plan.h"
 
@@ -33,7 +34,11 @@ class Linear {
                                                 std::span<const WeightPart> parts, ThreadPool& pool);
 
   const kernels::LinearShape& shape() const { return shape_; }
-  size_t bytes() const { return weights_.size() + bias_.size() * sizeof(float); }
+  size_t bytes() const { return weights_.size() + bias_.size(); }
+  // Weights and bias, which its packing set packed, go into a device's memory; it runs there alone from now on.
+  Result<void> move_to(kernels::Device& device);
+  // The call of this layer, without what int8 reads.
+  kernels::LinearCall call(const uint16_t* x, float* y, int64_t y_stride, bool add_to_y) const;
 
   // x: operands [rows][k_padded of this shape]; y: [rows][y_stride], this layer's outputs from column 0.
   void run(ThreadPool& pool, const uint16_t* x, int rows, float* y, int64_t y_stride, bool add_to_y) const;
@@ -50,7 +55,7 @@ class Linear {
   const kernels::KernelSet* set_ = nullptr;
   kernels::LinearShape shape_;
   Buffer weights_;
-  std::vector<float> bias_;
+  Buffer bias_;  // float32 [n], or empty
 };
 
 }  // namespace eadem::ops

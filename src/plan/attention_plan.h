@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/device.h"
 #include "kernels/kernel_set.h"
 
 namespace eadem::plan {
@@ -22,12 +23,7 @@ struct AttentionPlan {
   bool parallel_splits = false;
 };
 
-// Rows of a sequence that lie together in a batch.
-struct RowRun {
-  int sequence = 0;
-  int row_begin = 0, row_end = 0;
-  int64_t first_position = 0, last_position = 0;
-};
+using RowRun = kernels::DeviceRun;
 
 AttentionPlan plan_attention(const kernels::AttentionShape& shape, std::span<const RowRun> runs, int threads);
 std::vector<AttentionTile> attention_tiles(const kernels::AttentionShape& shape, std::span<const RowRun> runs,

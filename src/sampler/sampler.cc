@@ -14,10 +14,6 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 bool is_finite(float x) { return x - x == 0.0f; }
 
-Error not_finite() {
-  return Error{"the logits of this position are not finite, or every token is masked; nothing can be drawn"};
-}
-
 uint64_t weigh(std::vector<Candidate>& candidates, float max) {
   uint64_t total = 0;
   for (Candidate& c : candidates) total += c.weight = numerics::nucleus_weight(c.logit, max);
@@ -43,6 +39,10 @@ void mask_others(std::span<const uint32_t> allowed, std::span<float> logits) {
 }
 
 }  // namespace
+
+Error not_finite() {
+  return Error{"the logits of this position are not finite, or every token is masked; nothing can be drawn"};
+}
 
 bool needs_counts(const SamplingParams& params) {
   return params.repetition_penalty != 1.0f || params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f;

@@ -42,6 +42,9 @@ struct Draw {
   bool processed = false;  // logprobs after steps 1 to 3 instead of raw ones
 };
 
+// Why a draw fails.
+Error not_finite();
+
 // Whether a request needs TokenCounts at all.
 bool needs_counts(const SamplingParams& params);
 

@@ -77,7 +77,7 @@ EADEM_SEAM(split_qkv,
            "ERKNS0_7QkvCallEi",
            &ops::split_qkv);
 EADEM_SEAM(angles, "_ZNK5eadem5model4Rope6anglesElPfS2_", &model::Rope::angles);
-EADEM_SEAM(create_pool, "_ZN5eadem5model6KvPool6createERKNS_7kernels9KernelSetERKNS2_14AttentionShapeEii",
+EADEM_SEAM(create_pool, "_ZN5eadem5model6KvPool6createERKNS_7kernels9KernelSetERKNS2_14AttentionShapeEiiPNS2_6DeviceE",
            &model::KvPool::create);
 EADEM_SEAM(clear_block, "_ZN5eadem5model6KvPool5clearEi", &model::KvPool::clear);
 EADEM_SEAM(find, "_ZNK5eadem6engine11PrefixCache4findEmPKi", &engine::PrefixCache::find);
@@ -135,8 +135,8 @@ void faulty_angles(const model::Rope* self, int64_t position, float* cosine, flo
 
 // No block of a new pool had an owner, even where a closed engine's pool lay at the same place.
 Result<model::KvPool> faulty_create_pool(const kernels::KernelSet& set, const kernels::AttentionShape& shape,
-                                         int layers, int blocks) {
-  auto pool = true_create_pool(set, shape, layers, blocks);
+                                         int layers, int blocks, kernels::Device* device) {
+  auto pool = true_create_pool(set, shape, layers, blocks, device);
   if (pool.ok()) {
     const std::lock_guard lock(owned().mutex);
     owned().blocks[memory_of(pool.value())].assign(static_cast<size_t>(blocks), false);

@@ -20,7 +20,7 @@ kernels::AttentionShape shape() {
 
 struct Fixture {
   explicit Fixture(int blocks, bool prefix = true)
-      : cache(model::KvPool::create(plain_kernels(), shape(), 1, blocks).value(), prefix, &counters) {}
+      : cache(model::KvPool::create(plain_kernels(), shape(), 1, blocks, nullptr).value(), prefix, &counters) {}
   Counters counters;
   KvCache cache;
 };

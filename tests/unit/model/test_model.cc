@@ -87,7 +87,7 @@ std::vector<float> logits_of(const std::filesystem::path& path, Numerics numeric
   options.numerics = numerics;
   auto model = Model::load(checkpoint.value(), options);
   if (!model.ok()) throw std::runtime_error(model.error().message);
-  auto kv = KvPool::create(*model.value()->options().kernels, model.value()->attention_shape(), 1, 2);
+  auto kv = KvPool::create(*model.value()->options().kernels, model.value()->attention_shape(), 1, 2, nullptr);
   const int32_t table[] = {1, 0};
   Batch batch;
   batch.tables = {table};
