@@ -187,6 +187,11 @@ std::string_view name_of(AnswerVerdict verdict) {
   return "drift";
 }
 
+// What a person reads of a token id.
+Result<std::string> text_of(const ordered_json& token, const Engine& engine) {
+  return engine.detokenize(std::vector<int32_t>{token.get<int32_t>()}, false);
+}
+
 ordered_json to_json(const AnswerResult& answer, const Engine& engine) {
   ordered_json object = {{"id", answer.was.name()},
                          {"category", answer.was.category},
@@ -197,7 +202,8 @@ ordered_json to_json(const AnswerResult& answer, const Engine& engine) {
   if (answer.first_difference.is_object() && answer.first_difference["what"] == "token") {
     for (const auto& [side, name] : {std::pair("expected", "expected_text"), std::pair("found", "found_text")}) {
       const ordered_json& token = answer.first_difference[side];
-      if (token.is_number()) object["first_difference"][name] = engine.token_text(token.get<int32_t>());
+      if (!token.is_number()) continue;
+      if (auto text = text_of(token, engine); text.ok()) object["first_difference"][name] = std::move(text).value();
     }
   }
   if (answer.tokens_different > 0) object["tokens_different"] = answer.tokens_different;
@@ -231,7 +237,7 @@ std::string number(double value) {
 
 std::string token_in_words(const ordered_json& token, const Engine& engine) {
   if (!token.is_number()) return "the end";
-  const auto text = engine.detokenize(std::vector<int32_t>{token.get<int32_t>()}, false);
+  const auto text = text_of(token, engine);
   return token.dump() +
          (text.ok() ? " " + ordered_json(text.value()).dump(-1, ' ', false, ordered_json::error_handler_t::replace)
                     : "");

@@ -169,7 +169,8 @@ Result<NearTies> find_near_ties(const Corpus& corpus, const NearTieOptions& opti
     round.emplace(options, 0, rounds * asked.size());
     EADEM_ASSIGN_OR_RETURN(contract, round->run(engine, asked, "contract"));
     for (int64_t token = 0; token < engine.info().vocab; ++token) {
-      texts.emplace_back(engine.token_text(static_cast<int32_t>(token)));
+      const auto text = engine.detokenize(std::vector<int32_t>{static_cast<int32_t>(token)}, false);
+      texts.emplace_back(text.ok() ? text.value() : std::string());
     }
   }
   force(asked, contract);
