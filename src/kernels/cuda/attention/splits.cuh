@@ -1,0 +1,303 @@
+// Attention of up to 16 row-heads at a time (rows of a sequence x query heads of a KV head's group) over one split of
+// 1,024 keys: the unit of work. A persistent grid walks the units; a block of threads is four warps that compute and
+// one that feeds them whole KV blocks by bulk copies, several in flight, across the borders of units too. Units of a
+// row with several splits leave partial results, and whoever finishes last joins them in ascending order.
+#pragma once
+
+#include "kernels/cuda/attention/layout.h"
+#include "kernels/cuda/counts.cuh"
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/lanes.cuh"
+#include "kernels/device.h"
+#include "numerics/attention.h"
+
+namespace eadem::kernels::cuda {
+
+inline constexpr int kRowHeads = 16;  // of a unit: the rows of one MMA
+inline constexpr int kComputeThreads = 128;
+inline constexpr int kSplitThreads = kComputeThreads + 32;
+inline constexpr int kMaxTiles = 512;  // of a launch
+
+// One launch. A tile is up to tile_rows neighbouring rows of one sequence; tile_rows * group <= 16, or one row whose
+// group is cut into `chunks` of 16 heads.
+struct SplitWork {
+  AttentionShape shape;
+  DeviceAttentionCall call;
+  int group = 1;  // of the shape
+  int tiles = 0, tile_rows = 1, chunks = 1;
+  bool single_rows = true;  // tile t is row first_row + t; else tile[t] tells
+  int first_row = 0;
+  float* parts = nullptr;         // [units][part_floats] partial results
+  uint32_t* counters = nullptr;   // [tiles][chunks][kv_heads], zeros before and after
+  uint32_t tile[kMaxTiles] = {};  // row | rows << 24
+};
+
+// Row-heads of a launch's largest unit, and floats of a partial result: o of each row-head (whole tiles of 64), m, l,
+// and what keeps the next at a multiple of 16 bytes.
+__device__ __forceinline__ int part_heads(const SplitWork& work) {
+  return work.chunks > 1 ? kRowHeads : work.tile_rows * work.group;
+}
+EADEM_FN int part_floats(int heads, int head_elements) { return heads * (head_elements + 4); }
+
+struct PartView {
+  float *o, *m, *l;
+};
+__device__ __forceinline__ PartView part_view(const SplitWork& work, int unit, int head_elements) {
+  const int heads = part_heads(work);
+  float* o = work.parts + static_cast<int64_t>(unit) * part_floats(heads, head_elements);
+  return {o, o + heads * head_elements, o + heads * head_elements + heads};
+}
+
+struct Unit {
+  int row, rows;   // rows of the batch
+  int head_begin;  // first query head of the chunk
+  int heads;       // query heads of the chunk: row-head i is row i / heads, head i % heads
+  int count;       // row-heads
+  int kv_head;
+  int splits, first_unit;  // of the tile, and the unit number of its first split
+  int unit_step;           // from one split's unit to the next
+  int counter;
+  int64_t position;  // of the first row
+  int64_t block_begin, block_end;
+};
+
+// The units of a launch, found by every block of threads for itself: starts[t] = splits of the tiles before t.
+struct UnitList {
+  int starts[kMaxTiles + 1];
+};
+
+__device__ __forceinline__ void tile_rows_of(const SplitWork& work, int tile, int& row, int& rows) {
+  row = work.single_rows ? work.first_row + tile : static_cast<int>(work.tile[tile] & 0xffffffu);
+  rows = work.single_rows ? 1 : static_cast<int>(work.tile[tile] >> 24);
+}
+
+// By all threads; ends with a barrier.
+__device__ __forceinline__ void list_units(const SplitWork& work, UnitList& list) {
+  for (int t = threadIdx.x; t < work.tiles; t += kSplitThreads) {
+    int row, rows;
+    tile_rows_of(work, t, row, rows);
+    const int64_t position = work.call.positions[row];
+    const int64_t first = numerics::first_visible(position, work.shape.window) / numerics::kSplit;
+    list.starts[t + 1] = position < 0 ? 0 : static_cast<int>((position + rows - 1) / numerics::kSplit - first + 1);
+  }
+  if (threadIdx.x == 0) list.starts[0] = 0;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    int before = 0;
+    for (int base = 0; base < work.tiles; base += 32) {
+      const int t = base + static_cast<int>(threadIdx.x);
+      int sum = t < work.tiles ? list.starts[t + 1] : 0;
+#pragma unroll
+      for (int step = 1; step < 32; step *= 2) {
+        const int left = __shfl_up_sync(kWholeWarp, sum, step);
+        if (static_cast<int>(threadIdx.x) >= step) sum += left;
+      }
+      if (t < work.tiles) list.starts[t + 1] = before + sum;
+      before += __shfl_sync(kWholeWarp, sum, 31);
+    }
+  }
+  __syncthreads();
+}
+
+__device__ __forceinline__ int unit_count(const SplitWork& work, const UnitList& list) {
+  return list.starts[work.tiles] * work.chunks * work.shape.kv_heads;
+}
+
+// Units go tile after tile, split after split, chunk after chunk, KV head after KV head.
+__device__ __forceinline__ Unit unit_at(const SplitWork& work, const UnitList& list, int index) {
+  const int step = work.chunks * work.shape.kv_heads, group = work.group;
+  const int split_unit = index / step, rest = index % step;
+  int low = 0, high = work.tiles;  // starts[low] <= split_unit < starts[high]
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (list.starts[middle] <= split_unit ? low : high) = middle;
+  }
+  Unit unit;
+  tile_rows_of(work, low, unit.row, unit.rows);
+  const int chunk = rest / work.shape.kv_heads;
+  unit.kv_head = rest % work.shape.kv_heads;
+  unit.heads = work.chunks > 1 ? min(kRowHeads, group - chunk * kRowHeads) : group;
+  unit.head_begin = unit.kv_head * group + chunk * kRowHeads;
+  unit.count = unit.rows * unit.heads;
+  unit.splits = list.starts[low + 1] - list.starts[low];
+  unit.unit_step = step;
+  unit.first_unit = list.starts[low] * step + rest;
+  unit.counter = low * step + rest;
+  unit.position = work.call.positions[unit.row];
+  const int64_t seen = numerics::first_visible(unit.position, work.shape.window);
+  const int64_t split = seen / numerics::kSplit + (split_unit - list.starts[low]);
+  const int64_t begin = max(split * numerics::kSplit, seen);
+  const int64_t end = min((split + 1) * numerics::kSplit, unit.position + unit.rows);
+  unit.block_begin = begin / numerics::kKvBlock;
+  unit.block_end = (end - 1) / numerics::kKvBlock + 1;
+  return unit;
+}
+
+// Keys that row-head i sees: [first, last].
+struct Sight {
+  int64_t first, last;
+};
+__device__ __forceinline__ Sight sight_of(const SplitWork& work, const Unit& unit, int i) {
+  if (i >= unit.count) return {0, -1};
+  const int64_t position = unit.position + i / unit.heads;
+  return {numerics::first_visible(position, work.shape.window), position};
+}
+// Whether every row sees the whole block.
+__device__ __forceinline__ bool all_visible(const SplitWork& work, const Unit& unit, int64_t block) {
+  const int64_t key = block * numerics::kKvBlock;
+  return key + numerics::kKvBlock - 1 <= unit.position &&
+         numerics::first_visible(unit.position + unit.rows - 1, work.shape.window) <= key;
+}
+
+__device__ __forceinline__ uint16_t* output_of(const SplitWork& work, const Unit& unit, int i) {
+  const int64_t row = unit.row + i / unit.heads;
+  return work.call.out + row * work.call.out_stride + (unit.head_begin + i % unit.heads) * work.shape.head_size;
+}
+__device__ __forceinline__ const uint16_t* query_of(const SplitWork& work, const Unit& unit, int i) {
+  const int64_t row = unit.row + i / unit.heads;
+  return work.call.q + (row * work.shape.heads + unit.head_begin + i % unit.heads) * work.shape.head_padded;
+}
+
+// out[d] = operand(o * reciprocal) of kCount neighbours.
+template <int kCount>
+__device__ __forceinline__ void finish(const SplitWork& work, const Unit& unit, int i, int d, const float (&o)[kCount],
+                                       float reciprocal) {
+  uint16_t* out = output_of(work, unit, i);
+  bool good = true;
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    if (d + j >= work.shape.head_size) continue;
+    const float y = numerics::mul_f32(o[j], reciprocal);
+    good &= !numerics::is_nan(y);
+    out[d + j] = numerics::bf16_operand(y);
+  }
+  if (!good) work.call.bad[unit.row + i / unit.heads] = true;
+}
+
+// The state over splits of one row-head, joined in ascending order for four neighbouring elements of the output.
+__device__ __forceinline__ void join_splits(const SplitWork& work, const Unit& unit, int i, int d, int head_elements) {
+  float big_m = numerics::kMinusInfinity, big_l = 0.0f, t[4] = {};
+#pragma unroll 4
+  for (int s = 0; s < unit.splits; ++s) {
+    const PartView part = part_view(work, unit.first_unit + s * unit.unit_step, head_elements);
+    const float m = __ldcg(part.m + i), l = __ldcg(part.l + i);
+    const float4 o = __ldcg(reinterpret_cast<const float4*>(part.o + i * head_elements + d));
+    const float x[4] = {o.x, o.y, o.z, o.w};
+    if (m == numerics::kMinusInfinity) continue;
+    const bool first = big_m == numerics::kMinusInfinity;
+    const numerics::MergeFactors factors = numerics::merge_factors(big_m, m, work.shape.c);
+    big_m = first ? m : factors.m;
+    big_l = first ? l : numerics::merge(big_l, factors.e1, l, factors.e2);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) t[j] = first ? x[j] : numerics::merge(t[j], factors.e1, x[j], factors.e2);
+  }
+  finish(work, unit, i, d, t, numerics::div_f32(1.0f, big_l));
+}
+
+// By the computing threads, once the unit's partial results are written. flag: shared memory.
+__device__ __forceinline__ void join_if_last(const SplitWork& work, const Unit& unit, int head_elements, int* flag) {
+  __threadfence();
+  named_barrier(1, kComputeThreads);
+  if (threadIdx.x == 0) {
+    const uint32_t before = count_one(work.counters + unit.counter);
+    *flag = before + 1 == static_cast<uint32_t>(unit.splits);
+    if (*flag) work.counters[unit.counter] = 0;
+  }
+  named_barrier(1, kComputeThreads);
+  if (!*flag) return;
+  __threadfence();
+  const int quads = head_elements / 4;
+  for (int j = threadIdx.x; j < unit.count * quads; j += kComputeThreads) {
+    join_splits(work, unit, j / quads, j % quads * 4, head_elements);
+  }
+}
+
+// Two weights as operands. A weight is +0 or in 2^-50 ... 2^9, where bf16_operand is rounding to nearest even.
+__device__ __forceinline__ uint32_t weight_operands(float low, float high) {
+  uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+// Where the 16-byte chunk of eight elements lies in an image, in bytes.
+__device__ __forceinline__ uint32_t chunk_offset(int slot, int chunk) {
+  return static_cast<uint32_t>(chunk / 8 * kKvTileBytes + slot * 128 + ((chunk % 8 ^ (slot & 7)) << 4));
+}
+
+// Two operands of a word as numbers.
+__device__ __forceinline__ float low_operand(uint32_t word) { return numerics::float_of(word << 16); }
+__device__ __forceinline__ float high_operand(uint32_t word) { return numerics::float_of(word & 0xffff0000u); }
+
+// The stages of KV blocks: full where a copy has arrived, empty where all four warps are done with it.
+template <int kTiles, int kStages>
+struct Stages {
+  static constexpr int kBytes = 2 * kTiles * kKvTileBytes;
+  alignas(8) uint64_t full[kStages];
+  alignas(8) uint64_t empty[kStages];
+};
+
+// One warp: the unit's blocks into the stages. `stage`, `phase`: where the last unit left off.
+template <int kTiles, int kStages>
+__device__ __forceinline__ void feed(const SplitWork& work, const Unit& unit, Stages<kTiles, kStages>& stages,
+                                     uint32_t memory, int& stage, uint32_t& phase) {
+  const DeviceKv& kv = work.call.kv;
+  const int lane = threadIdx.x % 32, blocks = static_cast<int>(unit.block_end - unit.block_begin);
+  const int32_t* table = kv.tables + work.call.sequences[unit.row] * kv.table_stride + unit.block_begin;
+  const int32_t id = lane < blocks ? table[lane] : 0;  // a split has 16 blocks
+  for (int b = 0; b < blocks; ++b) {
+    const int32_t block = __shfl_sync(kWholeWarp, id, b);
+    if (lane == 0) {
+      barrier_wait(shared_address(&stages.empty[stage]), phase ^ 1);
+      const uint32_t full = shared_address(&stages.full[stage]);
+      barrier_expect(full, Stages<kTiles, kStages>::kBytes);
+      bulk_load(
+          memory + stage * Stages<kTiles, kStages>::kBytes,
+          kv.base + static_cast<size_t>(block) * kv.block_stride + static_cast<size_t>(unit.kv_head) * kv.head_stride,
+          Stages<kTiles, kStages>::kBytes, full);
+    }
+    __syncwarp();
+    if (++stage == kStages) stage = 0, phase ^= 1;
+  }
+}
+
+// Rows: Mma16Rows or Fma32Rows, the state of a unit in the computing threads.
+template <class Rows, int kTiles, int kStages>
+__device__ __forceinline__ void run_units(const SplitWork& work) {
+  using Memory = Stages<kTiles, kStages>;
+  extern __shared__ __align__(128) unsigned char dynamic_memory[];
+  __shared__ Memory stages;
+  __shared__ UnitList list;
+  __shared__ typename Rows::Shared shared;
+  const uint32_t memory = shared_address(dynamic_memory);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) {
+      barrier_init(shared_address(&stages.full[s]), 1);
+      barrier_init(shared_address(&stages.empty[s]), kComputeThreads / 32);
+    }
+    barrier_init_fence();
+  }
+  list_units(work, list);
+  const int units = unit_count(work, list);
+  int stage = 0;
+  uint32_t phase = 0;
+  if (threadIdx.x >= kComputeThreads) {
+    for (int u = blockIdx.x; u < units; u += gridDim.x) {
+      feed(work, unit_at(work, list, u), stages, memory, stage, phase);
+    }
+    return;
+  }
+  for (int u = blockIdx.x; u < units; u += gridDim.x) {
+    const Unit unit = unit_at(work, list, u);
+    Rows rows(work, unit, shared);
+    for (int64_t block = unit.block_begin; block < unit.block_end; ++block) {
+      barrier_wait(shared_address(&stages.full[stage]), phase);
+      rows.add_block(dynamic_memory + stage * Memory::kBytes, block);
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&stages.empty[stage]));
+      if (++stage == kStages) stage = 0, phase ^= 1;
+    }
+    rows.end(u);
+  }
+}
+
+}  // namespace eadem::kernels::cuda

@@ -1,0 +1,279 @@
+// One block of threads, or one warp, a row: the arithmetic is numerics/layer.h's, element after element; sums have
+// their 256 logical lanes in the threads' registers.
+#include "kernels/cuda/rows/rows.h"
+
+#include "kernels/cuda/attention/layout.h"
+#include "kernels/cuda/lanes.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "numerics/layer.h"
+#include "numerics/operand.h"
+
+namespace eadem::kernels::cuda {
+namespace {
+
+using numerics::kKvBlock;
+using numerics::kLanes;
+
+// kCount neighbouring elements as one access.
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount) Pack {
+  T x[kCount];
+};
+
+template <int kCount>
+__device__ __forceinline__ bool store_operands(const float (&x)[kCount], uint16_t* y) {
+  Pack<uint16_t, kCount> out;
+  bool good = true;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    good &= !numerics::is_nan(x[i]);
+    out.x[i] = numerics::bf16_operand(x[i]);
+  }
+  *reinterpret_cast<Pack<uint16_t, kCount>*>(y) = out;
+  return good;
+}
+
+// ---- Embedding, gather ----------------------------------------------------------------------------------------------
+
+template <int kVector>
+__global__ void embed_kernel(const uint16_t* table, const int32_t* tokens, int n, float* h) {
+  const int64_t row = blockIdx.x;
+  const int i = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) * kVector;
+  const int32_t token = tokens[row];
+  if (i >= n || token < 0) return;
+  const auto in = *reinterpret_cast<const Pack<uint16_t, kVector>*>(table + int64_t{token} * n + i);
+  Pack<float, kVector> out;
+#pragma unroll
+  for (int j = 0; j < kVector; ++j) out.x[j] = numerics::operand_value(in.x[j]);
+  *reinterpret_cast<Pack<float, kVector>*>(h + row * n + i) = out;
+}
+
+template <int kVector>
+__global__ void gather_kernel(const uint16_t* from, const int32_t* indices, int width, uint16_t* to) {
+  const int64_t row = blockIdx.x;
+  const int i = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) * kVector;
+  const int64_t index = indices[row];
+  if (i >= width || index < 0) return;
+  using Chunk = Pack<uint16_t, kVector>;
+  *reinterpret_cast<Chunk*>(to + row * width + i) = *reinterpret_cast<const Chunk*>(from + index * width + i);
+}
+
+// ---- RMSNorm --------------------------------------------------------------------------------------------------------
+
+// A thread's lanes are kVector neighbours; 256 / kVector threads a row.
+template <int kVector>
+struct RowLanes {
+  static constexpr int kThreads = kLanes / kVector;
+  static constexpr int kHeld = 64 / kVector;  // steps whose elements stay in registers for the second pass
+
+  __device__ static Pack<float, kVector> load(const float* x, int n, int i) {
+    Pack<float, kVector> zeros{};
+    return i < n ? *reinterpret_cast<const Pack<float, kVector>*>(x + i) : zeros;
+  }
+
+  // The tree over all threads' lanes.
+  __device__ static float join(const float (&lanes)[kVector]) {
+    __shared__ float warps[kThreads / 32];
+    const float sum = tree_of_threads<32>(tree_of_values(lanes));
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
+    __syncthreads();
+    float all[kThreads / 32];
+#pragma unroll
+    for (int i = 0; i < kThreads / 32; ++i) all[i] = warps[i];
+    return tree_of_values(all);
+  }
+};
+
+template <int kVector>
+__global__ void __launch_bounds__(RowLanes<kVector>::kThreads)
+    rms_norm_kernel(const float* x, const float* weight, int n, int n_padded, float eps, uint16_t* y, bool* bad) {
+  using Lanes = RowLanes<kVector>;
+  const int64_t row = blockIdx.x;
+  x += row * n, y += row * n_padded;
+  const int first = threadIdx.x * kVector;
+  Pack<float, kVector> held[Lanes::kHeld];
+  float lanes[kVector] = {};
+  // Past the end a lane adds 0 * 0, which changes nothing: a lane is never -0.
+  const auto add = [&](const Pack<float, kVector>& chunk) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) lanes[i] = numerics::fma_f32(chunk.x[i], chunk.x[i], lanes[i]);
+  };
+#pragma unroll
+  for (int s = 0; s < Lanes::kHeld; ++s) held[s] = Lanes::load(x, n, first + s * kLanes);
+#pragma unroll
+  for (int s = 0; s < Lanes::kHeld; ++s) add(held[s]);
+#pragma unroll 8
+  for (int i = first + Lanes::kHeld * kLanes; i < n; i += kLanes) add(Lanes::load(x, n, i));
+  const float factor = numerics::rms_factor(Lanes::join(lanes), n, eps);
+
+  bool good = true;
+  const auto write = [&](const Pack<float, kVector>& chunk, int i) {
+    if (i >= n) return;
+    const auto w = *reinterpret_cast<const Pack<float, kVector>*>(weight + i);
+    float scaled[kVector];
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) scaled[j] = numerics::rms_scale(chunk.x[j], factor, w.x[j]);
+    good &= store_operands(scaled, y + i);
+  };
+#pragma unroll
+  for (int s = 0; s < Lanes::kHeld; ++s) write(held[s], first + s * kLanes);
+#pragma unroll 4
+  for (int i = first + Lanes::kHeld * kLanes; i < n; i += kLanes) write(Lanes::load(x, n, i), i);
+  for (int i = n + static_cast<int>(threadIdx.x); i < n_padded; i += Lanes::kThreads) y[i] = 0;
+  if (!good) bad[row] = true;
+}
+
+// ---- SwiGLU ---------------------------------------------------------------------------------------------------------
+
+template <int kVector>
+__global__ void swiglu_kernel(const float* gate_up, int n, int n_padded, uint16_t* y, bool* bad) {
+  const int64_t row = blockIdx.x;
+  gate_up += row * 2 * n, y += row * n_padded;
+  const int i = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) * kVector;
+  if (i >= n_padded) return;
+  float out[kVector] = {};
+  if (i < n) {
+    const auto gate = *reinterpret_cast<const Pack<float, kVector>*>(gate_up + i);
+    const auto up = *reinterpret_cast<const Pack<float, kVector>*>(gate_up + n + i);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) out[j] = numerics::swiglu(gate.x[j], up.x[j]);
+  }
+  if (!store_operands(out, y + i)) bad[row] = true;
+}
+
+// ---- q, k, v --------------------------------------------------------------------------------------------------------
+
+constexpr int kHeadWarps = 4;  // heads of a block
+
+// The head's norm (weight may be null): thread t holds elements kEach t ... kEach t + kEach - 1 of x, zeros past its
+// end, so that the tree over adjacent lanes is one over a thread's and then over the warp's. What is above the head in
+// the 256 lanes is +0, which changes no sum of squares.
+template <int kEach>
+__device__ __forceinline__ void norm_head(const QkvShape& shape, const float* weight, int lane, float (&x)[kEach]) {
+  float squares[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) squares[i] = numerics::fma_f32(x[i], x[i], 0.0f);
+  const float sum = tree_of_threads<32>(tree_of_values(squares));
+  const float factor = numerics::rms_factor(sum, shape.head_size, shape.eps);
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int d = lane * kEach + i;
+    if (d < shape.head_size) x[i] = numerics::rms_scale(x[i], factor, weight[d]);
+  }
+}
+
+// One warp a (row, head) of q, k or v, kEach elements a thread. Rope pairs elements half a head apart, so the head goes
+// through shared memory.
+template <int kEach>
+__global__ void __launch_bounds__(32 * kHeadWarps)
+    split_qkv_kernel(const QkvShape shape, const int head_padded, const DeviceQkvCall call) {
+  using Chunk = Pack<float, kEach>;
+  __shared__ alignas(16) float staged[kHeadWarps][32 * kEach];
+  const int lane = threadIdx.x % 32, first = lane * kEach;
+  const int head = static_cast<int>(blockIdx.y * kHeadWarps + threadIdx.x / 32);
+  const int64_t row = blockIdx.x;
+  const int heads = shape.heads + 2 * shape.kv_heads, size = shape.head_size;
+  const int64_t position = call.positions[row];
+  if (head >= heads || position < 0) return;
+  const float* in = call.qkv + (row * heads + head) * size;
+  float* const s = staged[threadIdx.x / 32];
+  const bool is_q = head < shape.heads, is_v = head >= shape.heads + shape.kv_heads;
+
+  // Coalesced into shared memory, then each thread takes its neighbours.
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) s[i * 32 + lane] = i * 32 + lane < size ? in[i * 32 + lane] : 0.0f;
+  __syncwarp();
+  Chunk mine = *reinterpret_cast<const Chunk*>(s + first);
+  if (!is_v) {
+    const float* weight = is_q ? shape.q_norm : shape.k_norm;
+    if (weight != nullptr) norm_head(shape, weight, lane, mine.x);
+    const int half = shape.rotary / 2;
+    if (half > 0) {
+      __syncwarp();
+      *reinterpret_cast<Chunk*>(s + first) = mine;
+      __syncwarp();
+      for (int i = lane; i < half; i += 32) {
+        numerics::rotate(s[i], s[half + i], call.cosine[row * half + i], call.sine[row * half + i]);
+      }
+      __syncwarp();
+      mine = *reinterpret_cast<const Chunk*>(s + first);
+    }
+  }
+
+  // Whole chunks, their elements past the head zeros: both q and the blocks have room for them.
+  bool good = true;
+  if (is_q) {
+    uint16_t* q = call.q + (row * shape.heads + head) * head_padded;
+    if (first < head_padded) good = store_operands(mine.x, q + first);
+  } else {
+    const int kv_head = (head - shape.heads) % shape.kv_heads;
+    const int32_t block = call.kv.tables[call.sequences[row] * call.kv.table_stride + position / kKvBlock];
+    std::byte* base = call.kv.base + static_cast<size_t>(block) * call.kv.block_stride +
+                      static_cast<size_t>(kv_head) * call.kv.head_stride + (is_v ? kv_image_bytes(head_padded) : 0);
+    uint16_t* image = reinterpret_cast<uint16_t*>(base);
+    if (first < size) good = store_operands(mine.x, image + kv_element(static_cast<int>(position % kKvBlock), first));
+  }
+  if (!good) call.bad[row] = true;
+}
+
+int blocks_of(int n, int each) { return (n + each - 1) / each; }
+
+}  // namespace
+
+void embed(cudaStream_t stream, const uint16_t* table, const int32_t* tokens, int rows, int n, float* h) {
+  constexpr int kThreads = 128;
+  if (aligned16(table, n, 2) && aligned16(h, n, 4)) {
+    embed_kernel<4><<<dim3(rows, blocks_of(n, 4 * kThreads)), kThreads, 0, stream>>>(table, tokens, n, h);
+  } else {
+    embed_kernel<1><<<dim3(rows, blocks_of(n, kThreads)), kThreads, 0, stream>>>(table, tokens, n, h);
+  }
+  check_launch();
+}
+
+void rms_norm(cudaStream_t stream, const float* x, const float* weight, int rows, int n, int n_padded, float eps,
+              uint16_t* y, bool* bad) {
+  if (aligned16(x, n, 4) && aligned16(weight, n, 4) && aligned16(y, n_padded, 2)) {
+    rms_norm_kernel<4><<<rows, 64, 0, stream>>>(x, weight, n, n_padded, eps, y, bad);
+  } else {
+    rms_norm_kernel<1><<<rows, 256, 0, stream>>>(x, weight, n, n_padded, eps, y, bad);
+  }
+  check_launch();
+}
+
+void split_qkv(cudaStream_t stream, const QkvShape& shape, const AttentionShape& attention, const DeviceQkvCall& call,
+               int rows) {
+  const dim3 grid(rows, blocks_of(shape.heads + 2 * shape.kv_heads, kHeadWarps));
+  const int padded = attention.head_padded, threads = 32 * kHeadWarps;
+  EADEM_CHECK(padded <= numerics::kMaxHead);
+  if (padded <= 64) {
+    split_qkv_kernel<2><<<grid, threads, 0, stream>>>(shape, padded, call);
+  } else if (padded <= 128) {
+    split_qkv_kernel<4><<<grid, threads, 0, stream>>>(shape, padded, call);
+  } else {
+    split_qkv_kernel<8><<<grid, threads, 0, stream>>>(shape, padded, call);
+  }
+  check_launch();
+}
+
+void swiglu(cudaStream_t stream, const float* gate_up, int rows, int n, int n_padded, uint16_t* y, bool* bad) {
+  constexpr int kThreads = 128;
+  if (aligned16(gate_up, n, 4) && aligned16(y, n_padded, 2)) {
+    swiglu_kernel<4>
+        <<<dim3(rows, blocks_of(n_padded, 4 * kThreads)), kThreads, 0, stream>>>(gate_up, n, n_padded, y, bad);
+  } else {
+    swiglu_kernel<1><<<dim3(rows, blocks_of(n_padded, kThreads)), kThreads, 0, stream>>>(gate_up, n, n_padded, y, bad);
+  }
+  check_launch();
+}
+
+void gather(cudaStream_t stream, const uint16_t* from, const int32_t* indices, int count, int width, uint16_t* to) {
+  constexpr int kThreads = 128;
+  if (aligned16(from, width, 2) && aligned16(to, width, 2)) {
+    gather_kernel<8><<<dim3(count, blocks_of(width, 8 * kThreads)), kThreads, 0, stream>>>(from, indices, width, to);
+  } else {
+    gather_kernel<1><<<dim3(count, blocks_of(width, kThreads)), kThreads, 0, stream>>>(from, indices, width, to);
+  }
+  check_launch();
+}
+
+}  // namespace eadem::kernels::cuda
