@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/linear/plan.h"
 #include "kernels/device.h"
 
 namespace eadem::kernels::cuda {
@@ -18,5 +19,9 @@ size_t linear_scratch_bytes(const LinearShape& shape, int max_rows);
 // it is cut, follows from shape, rows and facts.processors; nothing of it can reach the bits. scratch: 256-byte
 // aligned, whatever it holds. May be captured in a graph.
 void linear(cudaStream_t stream, const DeviceFacts& facts, const LinearCall& call, int rows, void* scratch);
+
+// The same under a given plan (tests, benchmarks), which must be legal for the shape.
+void linear_planned(cudaStream_t stream, const LinearPlan& plan, const LinearCall& call, int rows, int processors,
+                    void* scratch);
 
 }  // namespace eadem::kernels::cuda

@@ -1,0 +1,27 @@
+#include "kernels/cuda/linear/linear.h"
+
+#include "kernels/cuda/linear/plan.h"
+#include "kernels/cuda/linear/stream.h"
+
+namespace eadem::kernels::cuda {
+
+size_t linear_scratch_bytes(const LinearShape& shape, int max_rows) {
+  // Blocks of 64 rows take the most: the last one's scales are padded.
+  return shape.numerics == Numerics::kInt8 ? quantised_bytes(shape, max_rows, 64) : 0;
+}
+
+void linear_planned(cudaStream_t stream, const LinearPlan& plan, const LinearCall& call, int rows, int processors,
+                    void* scratch) {
+  QuantisedRows quantised;
+  if (call.shape->numerics == Numerics::kInt8) {
+    quantised = quantised_rows(*call.shape, rows, scratch);
+    quantise(stream, *call.shape, call.x.operands, rows, plan.rows, quantised);
+  }
+  linear_stream(stream, plan, call, rows, processors, quantised);
+}
+
+void linear(cudaStream_t stream, const DeviceFacts& facts, const LinearCall& call, int rows, void* scratch) {
+  linear_planned(stream, plan_linear(*call.shape, rows, facts.processors), call, rows, facts.processors, scratch);
+}
+
+}  // namespace eadem::kernels::cuda

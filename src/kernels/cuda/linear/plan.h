@@ -1,0 +1,29 @@
+// How a linear layer is cut over a CUDA device. A plan is a function of shape, rows and processors alone, and moves
+// whole chains, never a part of one: no plan can reach the bits.
+#pragma once
+
+#include <vector>
+
+#include "kernels/kernel_set.h"
+
+namespace eadem::kernels::cuda {
+
+struct LinearPlan {
+  int rows = 8;        // rows of a block: 8, 16, 32, 64 (fma32: 1, 2, 4, 8)
+  int warpgroups = 1;  // warpgroups of a CTA that compute, 1 or 2 (fma32: 2)
+  int outputs = 64;    // outputs of each, a multiple of 8 up to 64 (fma32: of all, a multiple of 16 up to 64)
+  int cluster = 1;     // CTAs that share out the shards; divides shards (fma32: 1)
+  int residents = 2;   // CTAs of a processor, for which shared memory is left
+
+  int item_outputs(const LinearShape& s) const {
+    return s.numerics == Numerics::kFma32 ? outputs : warpgroups * outputs;
+  }
+};
+
+// rows >= 1. Plans for more rows than fit a block walk over blocks.
+LinearPlan plan_linear(const LinearShape& shape, int rows, int processors);
+
+// Plans that cover the space, for tests: all give the same bytes.
+std::vector<LinearPlan> legal_linear_plans(const LinearShape& shape);
+
+}  // namespace eadem::kernels::cuda

@@ -1,0 +1,148 @@
+#include "kernels/cuda/linear/stream.h"
+
+#include <cudaTypedefs.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/linear/stream_args.h"
+
+namespace eadem::kernels::cuda {
+namespace {
+
+constexpr int kComputeThreads = 128;  // of a warpgroup
+constexpr int kAlign = 1024;          // of stages and of what the swizzle counts from
+constexpr int kStaticBytes = 2048;    // of a CTA: its barriers, and what the driver takes of its shared memory
+constexpr int kProcessorBytes = 228 * 1024;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
+  static const auto encoder = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    EADEM_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
+                                                 &result) == cudaSuccess &&
+                result == cudaDriverEntryPointSuccess);
+    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
+  }();
+  return encoder;
+}
+
+// Rows of `k_padded` elements in boxes of block rows x 128 bytes; rows past the last are zeros.
+CUtensorMap map_rows(const LinearShape& s, const void* data, int rows, int block_rows) {
+  const bool int8 = s.numerics == Numerics::kInt8;
+  const cuuint64_t size[2] = {static_cast<cuuint64_t>(s.k_padded), static_cast<cuuint64_t>(rows)};
+  const cuuint64_t stride[1] = {static_cast<cuuint64_t>(s.k_padded) * (int8 ? 1 : 2)};
+  const cuuint32_t box[2] = {static_cast<cuuint32_t>(tile_k(s)), static_cast<cuuint32_t>(block_rows)};
+  const cuuint32_t step[2] = {1, 1};
+  CUtensorMap map;
+  EADEM_CHECK(tensor_map_encoder()(&map, int8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
+                                   const_cast<void*>(data), size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                   CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS);
+  return map;
+}
+
+// Where sums meet: those of a cluster's CTAs; fma32: those of two rounds of eight tiles, two leaves each.
+int exchange_bytes(const LinearShape& s, const LinearPlan& plan) {
+  if (s.numerics == Numerics::kFma32) return 2 * 16 * plan.rows * plan.outputs * 4;
+  return plan.cluster == 1 ? 0 : plan.rows / 2 * plan.warpgroups * kComputeThreads * 4;
+}
+
+// The parts of a stage, and how many there are.
+void lay_out_ring(const LinearPlan& plan, StreamArgs& a) {
+  const LinearShape& s = a.shape;
+  a.x_offset = static_cast<int>(numerics::round_up(a.item_outputs * kTileRowBytes, kAlign));
+  a.side_offset = a.x_offset + plan.rows * kTileRowBytes;
+  a.x_side_offset = a.side_offset;
+  if (s.numerics == Numerics::kInt8) {
+    a.entry_bytes = side_floats(s) * 4;
+    a.x_side_offset += a.item_outputs * a.entry_bytes;
+    a.x_side_bytes = side_floats(s) * plan.rows * 4;
+  }
+  a.stage_bytes = static_cast<int>(numerics::round_up(a.x_side_offset + a.x_side_bytes, kAlign));
+  const int ring = kProcessorBytes / plan.residents - kStaticBytes - kAlign - exchange_bytes(s, plan);
+  a.stages = std::min(ring / a.stage_bytes, kMaxStages);
+  a.exchange_offset = a.stages * a.stage_bytes;
+}
+
+StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, const QuantisedRows& quantised) {
+  const LinearShape& s = *call.shape;
+  StreamArgs a;
+  a.shape = s;
+  const bool int8 = s.numerics == Numerics::kInt8;
+  a.x = map_rows(s, int8 ? static_cast<const void*>(quantised.q) : call.x.operands, rows, plan.rows);
+  a.weights = call.weights;
+  a.sides = call.weights + tile_offset(s, row_tiles(s), 0);
+  a.x_side = quantised.side;
+  a.bias = call.bias, a.y = call.y, a.y_stride = call.y_stride, a.add_to_y = call.add_to_y;
+  a.rows = rows;
+  a.shard_k = shard_k(s), a.shard_tiles = shard_tiles(s), a.tile_k = tile_k(s), a.k_tiles = k_tiles(s);
+  a.block_rows = plan.rows;
+  a.outputs = plan.outputs;
+  a.item_outputs = plan.item_outputs(s);
+  a.row_blocks = static_cast<int>(ceil_div(rows, plan.rows));
+  a.items = static_cast<int>(ceil_div(s.n, a.item_outputs)) * a.row_blocks;
+  a.cluster = plan.cluster;
+  lay_out_ring(plan, a);
+  return a;
+}
+
+const void* kernel_of(const LinearPlan& plan, const LinearShape& s) {
+  switch (s.numerics) {
+    case Numerics::kMma16: return mma16_kernel(plan.rows, s.shards > 1);
+    case Numerics::kInt8: return int8_kernel(s.group, plan.rows, s.shards > 1);
+    default: return fma32_kernel(plan.rows, plan.outputs);
+  }
+}
+
+}  // namespace
+
+int linear_stages(const LinearShape& shape, const LinearPlan& plan) {
+  StreamArgs a;
+  a.shape = shape;
+  a.item_outputs = plan.item_outputs(shape);
+  lay_out_ring(plan, a);
+  return a.stages;
+}
+
+size_t quantised_bytes(const LinearShape& shape, int rows, int block_rows) {
+  const int64_t side = ceil_div(rows, block_rows) * k_tiles(shape) * side_floats(shape) * block_rows * 4;
+  return static_cast<size_t>(numerics::round_up(static_cast<int64_t>(rows) * shape.k_padded, 256) + side);
+}
+
+QuantisedRows quantised_rows(const LinearShape& shape, int rows, void* scratch) {
+  const int64_t q_bytes = numerics::round_up(static_cast<int64_t>(rows) * shape.k_padded, 256);
+  return {static_cast<int8_t*>(scratch), reinterpret_cast<float*>(static_cast<std::byte*>(scratch) + q_bytes)};
+}
+
+void linear_stream(cudaStream_t stream, const LinearPlan& plan, const LinearCall& call, int rows, int processors,
+                   const QuantisedRows& quantised) {
+  StreamArgs args = make_args(plan, call, rows, quantised);
+  EADEM_CHECK(args.stages >= 1);
+  const void* kernel = kernel_of(plan, args.shape);
+  // A last warpgroup of few outputs reads 64 rows of weights all the same: they must lie inside the memory.
+  const int ring_end = args.exchange_offset + exchange_bytes(args.shape, plan);
+  const int last_read = (args.stages - 1) * args.stage_bytes + (plan.warpgroups - 1) * plan.outputs * kTileRowBytes +
+                        64 * kTileRowBytes;
+  const int bytes = kAlign + std::max(ring_end, last_read);
+  EADEM_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess);
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(plan.cluster), 1, 1};
+  const int clusters = std::min(args.items, std::max(1, processors * plan.residents / plan.cluster));
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(clusters * plan.cluster));
+  config.blockDim = dim3(static_cast<unsigned>(plan.warpgroups * kComputeThreads + 32));
+  config.dynamicSmemBytes = static_cast<size_t>(bytes);
+  config.stream = stream;
+  config.attrs = attributes, config.numAttrs = plan.cluster > 1 ? 2 : 1;
+  void* parameters[] = {&args};
+  EADEM_CHECK(cudaLaunchKernelExC(&config, kernel, parameters) == cudaSuccess);
+}
+
+}  // namespace eadem::kernels::cuda

@@ -1,0 +1,44 @@
+// Launching the kernels that stream weights past a few rows (stream.cuh).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/linear/plan.h"
+#include "kernels/kernel_set.h"
+
+namespace eadem::kernels::cuda {
+
+// int8 activations, as quantise writes them and the kernels read them.
+struct QuantisedRows {
+  int8_t* q = nullptr;    // [rows][k_padded]
+  float* side = nullptr;  // [row block][tile of k][scale, sum if minimum][group of the tile][row of the block]
+};
+
+// Of the scratch of a call: q, then side. Bytes, and where each begins.
+size_t quantised_bytes(const LinearShape& shape, int rows, int block_rows);
+QuantisedRows quantised_rows(const LinearShape& shape, int rows, void* scratch);
+
+// operands: [rows][k_padded], numerics/int8.h.
+void quantise(cudaStream_t stream, const LinearShape& shape, const uint16_t* operands, int rows, int block_rows,
+              const QuantisedRows& out);
+
+// Stages of the ring: below 2 the plan does not fit a processor's shared memory.
+int linear_stages(const LinearShape& shape, const LinearPlan& plan);
+
+// Evaluates the call under a plan that is legal for its shape.
+void linear_stream(cudaStream_t stream, const LinearPlan& plan, const LinearCall& call, int rows, int processors,
+                   const QuantisedRows& quantised);
+
+// Levels of the shard tree that a CTA can add by itself: registers for pending sums run out.
+constexpr int tree_levels(int block_rows) { return block_rows == 64 ? 1 : 3; }
+inline constexpr int kMaxThreads = 2 * 128 + 32;
+
+// The kernels, by rows of a block. tree: more than one shard.
+const void* mma16_kernel(int block_rows, bool tree);
+const void* int8_kernel(int group, int block_rows, bool tree);
+const void* fma32_kernel(int block_rows, int outputs);
+
+}  // namespace eadem::kernels::cuda
