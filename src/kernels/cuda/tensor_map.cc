@@ -21,6 +21,14 @@ Encode find_encode() {
   return reinterpret_cast<Encode>(function);
 }
 
+CUtensorMapDataType data_type(TensorElement element) {
+  switch (element) {
+    case TensorElement::kBf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case TensorElement::kFloat32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    default: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  }
+}
+
 }  // namespace
 
 CUtensorMap make_tensor_map(const void* base, TensorElement element, std::initializer_list<uint64_t> sizes,
@@ -30,9 +38,8 @@ CUtensorMap make_tensor_map(const void* base, TensorElement element, std::initia
   EADEM_CHECK(sizes.size() <= 3 && strides.size() + 1 == sizes.size() && box.size() == sizes.size());
   CUtensorMap map;
   const CUresult status =
-      encode(&map, element == TensorElement::kBf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-             static_cast<cuuint32_t>(sizes.size()), const_cast<void*>(base), sizes.begin(), strides.begin(),
-             box.begin(), steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      encode(&map, data_type(element), static_cast<cuuint32_t>(sizes.size()), const_cast<void*>(base), sizes.begin(),
+             strides.begin(), box.begin(), steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   EADEM_CHECK(status == CUDA_SUCCESS);
   return map;

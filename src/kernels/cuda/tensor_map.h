@@ -8,7 +8,7 @@
 
 namespace eadem::kernels::cuda {
 
-enum class TensorElement { kBf16, kFloat32 };
+enum class TensorElement { kBf16, kFloat32, kUint8 };
 
 // sizes: elements of each dimension, innermost first. strides: bytes of all dimensions but the first, multiples of 16.
 // box: elements of a box; its innermost side is 128 bytes, and boxes lie in shared memory with the 128-byte swizzle.

@@ -2,8 +2,15 @@
 
 #include "kernels/cuda/linear/plan.h"
 #include "kernels/cuda/linear/stream.h"
+#include "kernels/cuda/linear/wgmma.h"
 
 namespace eadem::kernels::cuda {
+namespace {
+
+// Rows of one block: beyond, weights would be read again.
+constexpr int kStreamRows = 64;
+
+}  // namespace
 
 size_t linear_scratch_bytes(const LinearShape& shape, int max_rows) {
   // Blocks of 64 rows take the most: the last one's scales are padded.
@@ -21,6 +28,9 @@ void linear_planned(cudaStream_t stream, const LinearPlan& plan, const LinearCal
 }
 
 void linear(cudaStream_t stream, const DeviceFacts& facts, const LinearCall& call, int rows, void* scratch) {
+  if (rows > kStreamRows && linear_wgmma_serves(call)) {
+    return linear_wgmma(stream, call, rows, facts.processors);
+  }
   linear_planned(stream, plan_linear(*call.shape, rows, facts.processors), call, rows, facts.processors, scratch);
 }
 

@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(kThreads) quantise_rows(const __grid_constant_
   if (k % s.group != 0) return;
   const int shard = k / shard_k(s), in_shard = k % shard_k(s), groups = side_groups(s);
   const int64_t tile = static_cast<int64_t>(row / a.block_rows) * k_tiles(s) + shard * shard_tiles(s) + in_shard / 128;
-  float* side = a.out.side + tile * side_floats(s) * a.block_rows + in_shard % 128 / s.group * a.block_rows +
-                row % a.block_rows;
+  float* side =
+      a.out.side + tile * side_floats(s) * a.block_rows + in_shard % 128 / s.group * a.block_rows + row % a.block_rows;
   *side = scale;
   if (s.minimum) side[groups * a.block_rows] = static_cast<float>(sum);
 }

@@ -1,12 +1,11 @@
 #include "kernels/cuda/linear/stream.h"
 
-#include <cudaTypedefs.h>
-
 #include <algorithm>
 
 #include "core/check.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/stream_args.h"
+#include "kernels/cuda/tensor_map.h"
 
 namespace eadem::kernels::cuda {
 namespace {
@@ -18,31 +17,12 @@ constexpr int kProcessorBytes = 228 * 1024;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
-  static const auto encoder = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    EADEM_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
-                                                 &result) == cudaSuccess &&
-                result == cudaDriverEntryPointSuccess);
-    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
-  }();
-  return encoder;
-}
-
 // Rows of `k_padded` elements in boxes of block rows x 128 bytes; rows past the last are zeros.
 CUtensorMap map_rows(const LinearShape& s, const void* data, int rows, int block_rows) {
   const bool int8 = s.numerics == Numerics::kInt8;
-  const cuuint64_t size[2] = {static_cast<cuuint64_t>(s.k_padded), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t stride[1] = {static_cast<cuuint64_t>(s.k_padded) * (int8 ? 1 : 2)};
-  const cuuint32_t box[2] = {static_cast<cuuint32_t>(tile_k(s)), static_cast<cuuint32_t>(block_rows)};
-  const cuuint32_t step[2] = {1, 1};
-  CUtensorMap map;
-  EADEM_CHECK(tensor_map_encoder()(&map, int8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
-                                   const_cast<void*>(data), size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                   CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS);
-  return map;
+  const auto k = static_cast<uint64_t>(s.k_padded);
+  return make_tensor_map(data, int8 ? TensorElement::kUint8 : TensorElement::kBf16, {k, static_cast<uint64_t>(rows)},
+                         {int8 ? k : 2 * k}, {static_cast<uint32_t>(tile_k(s)), static_cast<uint32_t>(block_rows)});
 }
 
 // Where sums meet: those of a cluster's CTAs; fma32: those of two rounds of eight tiles, two leaves each.
@@ -125,8 +105,8 @@ void linear_stream(cudaStream_t stream, const LinearPlan& plan, const LinearCall
   const void* kernel = kernel_of(plan, args.shape);
   // A last warpgroup of few outputs reads 64 rows of weights all the same: they must lie inside the memory.
   const int ring_end = args.exchange_offset + exchange_bytes(args.shape, plan);
-  const int last_read = (args.stages - 1) * args.stage_bytes + (plan.warpgroups - 1) * plan.outputs * kTileRowBytes +
-                        64 * kTileRowBytes;
+  const int last_read =
+      (args.stages - 1) * args.stage_bytes + (plan.warpgroups - 1) * plan.outputs * kTileRowBytes + 64 * kTileRowBytes;
   const int bytes = kAlign + std::max(ring_end, last_read);
   EADEM_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess);
   cudaLaunchAttribute attributes[2];

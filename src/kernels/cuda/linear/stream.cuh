@@ -53,7 +53,8 @@ EADEM_DEVICE void load_weights(const StreamArgs& a, const Ring& ring, const Item
                                                 a.block_rows * kTileRowBytes + a.x_side_bytes));
   for (int n = item.n; n < item.n_end;) {
     const int row = n % kTileRows, count = min(item.n_end - n, kTileRows - row), done = n - item.n;
-    const size_t index = static_cast<size_t>(n / kTileRows) * static_cast<size_t>(a.k_tiles) + static_cast<size_t>(tile);
+    const size_t index =
+        static_cast<size_t>(n / kTileRows) * static_cast<size_t>(a.k_tiles) + static_cast<size_t>(tile);
     bulk_load(at + static_cast<uint32_t>(done * kTileRowBytes), a.weights + index * kTileBytes + row * kTileRowBytes,
               static_cast<uint32_t>(count * kTileRowBytes), barrier);
     if (a.entry_bytes > 0) {

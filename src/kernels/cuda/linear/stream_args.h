@@ -14,26 +14,26 @@ struct StreamArgs {
   LinearShape shape;
   const std::byte* weights = nullptr;
   const std::byte* sides = nullptr;  // int8: the scales among the weights
-  const float* x_side = nullptr;  // int8: [row block][tile of k][entries of a stage]
+  const float* x_side = nullptr;     // int8: [row block][tile of k][entries of a stage]
   const float* bias = nullptr;
   float* y = nullptr;
   int64_t y_stride = 0;
   int rows = 0;
   int shard_k = 0, shard_tiles = 0, tile_k = 0, k_tiles = 0;  // layout.h's, of the shape
-  int entry_bytes = 0;      // int8: of an output's entry
-  int block_rows = 0;       // rows of a block
-  int outputs = 0;          // outputs of a warpgroup
-  int item_outputs = 0;     // outputs of an item: a multiple of 8
-  int row_blocks = 0;       // ceil(rows / block_rows)
-  int items = 0;            // row blocks of the same outputs follow each other
-  int cluster = 1;          // CTAs of a cluster
-  int stages = 0;           // of the ring
-  int x_offset = 0;         // in a stage, in bytes
-  int side_offset = 0;      // int8
-  int x_side_offset = 0;    // int8
-  int x_side_bytes = 0;     // int8, of a stage
-  int stage_bytes = 0;      // a multiple of 1,024
-  int exchange_offset = 0;  // behind the ring: where partial sums are exchanged
+  int entry_bytes = 0;                                        // int8: of an output's entry
+  int block_rows = 0;                                         // rows of a block
+  int outputs = 0;                                            // outputs of a warpgroup
+  int item_outputs = 0;                                       // outputs of an item: a multiple of 8
+  int row_blocks = 0;                                         // ceil(rows / block_rows)
+  int items = 0;                                              // row blocks of the same outputs follow each other
+  int cluster = 1;                                            // CTAs of a cluster
+  int stages = 0;                                             // of the ring
+  int x_offset = 0;                                           // in a stage, in bytes
+  int side_offset = 0;                                        // int8
+  int x_side_offset = 0;                                      // int8
+  int x_side_bytes = 0;                                       // int8, of a stage
+  int stage_bytes = 0;                                        // a multiple of 1,024
+  int exchange_offset = 0;                                    // behind the ring: where partial sums are exchanged
   bool add_to_y = false;
 };
 

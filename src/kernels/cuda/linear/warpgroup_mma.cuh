@@ -16,28 +16,29 @@ namespace {
 #define EADEM_NUMBERS_4 "%0, %1, %2, %3"
 #define EADEM_NUMBERS_8 EADEM_NUMBERS_4 ", %4, %5, %6, %7"
 #define EADEM_NUMBERS_16 EADEM_NUMBERS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define EADEM_NUMBERS_32 EADEM_NUMBERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define EADEM_NUMBERS_32 \
+  EADEM_NUMBERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 // clang-format on
 
 template <int kRows>
 struct WarpgroupMma;
 
 // a, b: operand descriptors; add: 0 begins at zero, 1 adds to d. operands: k16 bf16; int8: k32.
-#define EADEM_WARPGROUP_MMA(kRows, kRegisters, a_at, b_at, add_at)                                                 \
-  template <>                                                                                                      \
-  struct WarpgroupMma<kRows> {                                                                                     \
-    static __device__ __forceinline__ void operands(float(&d)[kRegisters], uint64_t a, uint64_t b, int add) {      \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" add_at ", 0;\nwgmma.mma_async.sync.aligned.m64n" #kRows    \
-                   "k16.f32.bf16.bf16 {" EADEM_NUMBERS_##kRegisters "}, %" a_at ", %" b_at ", p, 1, 1, 0, 0;\n}"          \
-                   : EADEM_FRAGMENT_##kRegisters("+f", d, 0)                                                               \
-                   : "l"(a), "l"(b), "r"(add));                                                                    \
-    }                                                                                                              \
-    static __device__ __forceinline__ void int8(int32_t(&d)[kRegisters], uint64_t a, uint64_t b, int add) {        \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" add_at ", 0;\nwgmma.mma_async.sync.aligned.m64n" #kRows    \
-                   "k32.s32.s8.s8 {" EADEM_NUMBERS_##kRegisters "}, %" a_at ", %" b_at ", p;\n}"                          \
-                   : EADEM_FRAGMENT_##kRegisters("+r", d, 0)                                                               \
-                   : "l"(a), "l"(b), "r"(add));                                                                    \
-    }                                                                                                              \
+#define EADEM_WARPGROUP_MMA(kRows, kRegisters, a_at, b_at, add_at)                                               \
+  template <>                                                                                                    \
+  struct WarpgroupMma<kRows> {                                                                                   \
+    static __device__ __forceinline__ void operands(float (&d)[kRegisters], uint64_t a, uint64_t b, int add) {   \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" add_at ", 0;\nwgmma.mma_async.sync.aligned.m64n" #kRows  \
+                   "k16.f32.bf16.bf16 {" EADEM_NUMBERS_##kRegisters "}, %" a_at ", %" b_at ", p, 1, 1, 0, 0;\n}" \
+                   : EADEM_FRAGMENT_##kRegisters("+f", d, 0)                                                     \
+                   : "l"(a), "l"(b), "r"(add));                                                                  \
+    }                                                                                                            \
+    static __device__ __forceinline__ void int8(int32_t (&d)[kRegisters], uint64_t a, uint64_t b, int add) {     \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" add_at ", 0;\nwgmma.mma_async.sync.aligned.m64n" #kRows  \
+                   "k32.s32.s8.s8 {" EADEM_NUMBERS_##kRegisters "}, %" a_at ", %" b_at ", p;\n}"                 \
+                   : EADEM_FRAGMENT_##kRegisters("+r", d, 0)                                                     \
+                   : "l"(a), "l"(b), "r"(add));                                                                  \
+    }                                                                                                            \
   }
 
 EADEM_WARPGROUP_MMA(8, 4, "4", "5", "6");

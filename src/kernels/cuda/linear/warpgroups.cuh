@@ -50,7 +50,7 @@ EADEM_DEVICE void pin_integers(int32_t (&d)[kCount]) {
 // have zero weights: products of zero change nothing.
 template <int kRows>
 EADEM_DEVICE void shard_chain(const StreamArgs& a, Consumer& c, float (&d)[kRows / 2]) {
-    int previous = 0;
+  int previous = 0;
   for (int tile = 0; tile < a.shard_tiles; ++tile) {
     const uint32_t stage = c.ring.stage_at(a, c.cursor.stage);
     const uint32_t weights = stage + static_cast<uint32_t>(c.warpgroup * a.outputs * kTileRowBytes);
@@ -78,9 +78,7 @@ EADEM_DEVICE void shard_chain(const StreamArgs& a, Consumer& c, float (&d)[kRows
 
 // float(dot), exactly: |dot| <= 128 * 127 * 128 < 2^22, so 1.5 * 2^23 + dot is a float32, whose bits are 0x4b400000 +
 // dot. Two cheap operations for a slow one.
-EADEM_DEVICE float exact_float(int32_t dot) {
-  return numerics::sub_f32(__int_as_float(0x4b400000 + dot), 12582912.0f);
-}
+EADEM_DEVICE float exact_float(int32_t dot) { return numerics::sub_f32(__int_as_float(0x4b400000 + dot), 12582912.0f); }
 
 // Asks for the dot products of one scale group: `dot` of kRows rows x 64 outputs. sub: which group of the stage.
 template <int kRows, int kGroups>
@@ -105,7 +103,8 @@ EADEM_DEVICE void apply_group(const StreamArgs& a, const Consumer& c, int sub, c
   // Outputs past the item's share an entry with its last: they are thrown away.
   const int row = c.thread / 32 * 16 + c.thread % 32 / 4, column = c.thread % 4 * 2;
   const auto* side = reinterpret_cast<const float*>(at + a.side_offset) + c.warpgroup * a.outputs * entry_floats + sub;
-  const float* entry[2] = {side + min(row, a.outputs - 1) * entry_floats, side + min(row + 8, a.outputs - 1) * entry_floats};
+  const float* entry[2] = {side + min(row, a.outputs - 1) * entry_floats,
+                           side + min(row + 8, a.outputs - 1) * entry_floats};
   const auto* x = reinterpret_cast<const float*>(at + a.x_side_offset) + sub * kRows;
 #pragma unroll
   for (int j = 0; j < kRows / 8; ++j) {
@@ -203,9 +202,9 @@ struct Exchange {
 // What was written before is seen by whoever waits.
 EADEM_DEVICE void arrive_at_all(const StreamArgs& a, uint32_t barrier) {
   if (threadIdx.x < static_cast<unsigned>(a.cluster)) {
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
-                     remote_address(barrier, threadIdx.x))
-                 : "memory");
+    asm volatile(
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(remote_address(barrier, threadIdx.x))
+        : "memory");
   }
 }
 EADEM_DEVICE void wait_for_all(uint32_t barrier, uint32_t parity) {
@@ -303,7 +302,7 @@ EADEM_DEVICE void stream_linear(const StreamArgs& a) {
     return;
   }
   Consumer c{ring, {}, static_cast<int>(threadIdx.x) / kWarpgroup, static_cast<int>(threadIdx.x) % kWarpgroup};
-  consume<kRows, kLevels>(a, c, exchange, first, step, [&](float(&sum)[kRows / 2]) {
+  consume<kRows, kLevels>(a, c, exchange, first, step, [&](float (&sum)[kRows / 2]) {
     if constexpr (kGroups == 0) {
       shard_chain<kRows>(a, c, sum);
     } else {

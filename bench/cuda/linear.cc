@@ -1,0 +1,276 @@
+// Linear layers of the CUDA device beside cuBLAS in the same run, at Qwen3-8B's shapes: bench_cuda_linear LIBCUBLAS
+// OUT.json [plans]. Each kernel runs 24 times in a graph, over copies of the weights that do not fit the second-level
+// cache together; the median of seven replays counts. `plans`: every legal plan, not the chosen one alone.
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+#include "kernels/cuda/linear/linear.h"
+
+namespace eadem::kernels::cuda {
+namespace {
+
+#define CHECK_CUDA(call) EADEM_CHECK((call) == cudaSuccess)
+
+constexpr int kLaunches = 24, kReplays = 7;
+constexpr size_t kRotated = 320u << 20;  // bytes of weights
+
+// ---- The peer, by its C interface (cublas_v2.h) ---------------------------------------------------------------------
+
+class Cublas {
+ public:
+  explicit Cublas(const char* path) {
+    void* library = dlopen(path, RTLD_NOW);
+    if (library == nullptr) std::fprintf(stderr, "%s\n", dlerror());
+    EADEM_CHECK(library != nullptr);
+    const auto create = reinterpret_cast<int (*)(void**)>(dlsym(library, "cublasCreate_v2"));
+    set_stream_ = reinterpret_cast<int (*)(void*, cudaStream_t)>(dlsym(library, "cublasSetStream_v2"));
+    set_workspace_ = reinterpret_cast<int (*)(void*, void*, size_t)>(dlsym(library, "cublasSetWorkspace_v2"));
+    gemm_ = reinterpret_cast<Gemm>(dlsym(library, "cublasGemmEx"));
+    EADEM_CHECK(create(&handle_) == 0);
+    CHECK_CUDA(cudaMalloc(&workspace_, kWorkspace));
+  }
+  // y[m][n] float32 = x[m][k] w[n][k]^T, bf16, float32 sums.
+  void run(cudaStream_t stream, const void* w, const void* x, float* y, int m, int n, int k) const {
+    constexpr int kTransposed = 1, kPlain = 0, kBf16 = 14, kFloat = 0, kComputeFloat = 68, kDefault = -1;
+    const float one = 1.0f, zero = 0.0f;
+    EADEM_CHECK(set_stream_(handle_, stream) == 0);
+    EADEM_CHECK(set_workspace_(handle_, workspace_, kWorkspace) == 0);
+    EADEM_CHECK(gemm_(handle_, kTransposed, kPlain, n, m, k, &one, w, kBf16, k, x, kBf16, k, &zero, y, kFloat, n,
+                      kComputeFloat, kDefault) == 0);
+  }
+
+ private:
+  using Gemm = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
+                       const void*, void*, int, int, int, int);
+  static constexpr size_t kWorkspace = 64u << 20;
+  void* handle_ = nullptr;
+  void* workspace_ = nullptr;
+  int (*set_stream_)(void*, cudaStream_t) = nullptr;
+  int (*set_workspace_)(void*, void*, size_t) = nullptr;
+  Gemm gemm_ = nullptr;
+};
+
+// ---- Timing ---------------------------------------------------------------------------------------------------------
+
+// Microseconds of one call; call(stream, i): the i-th of a graph.
+double time_us(cudaStream_t stream, const std::function<void(cudaStream_t, int)>& call) {
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  for (int i = 0; i < kLaunches; ++i) call(stream, i);
+  CHECK_CUDA(cudaStreamEndCapture(stream, &graph));
+  CHECK_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+  cudaEvent_t begin, end;
+  CHECK_CUDA(cudaEventCreate(&begin));
+  CHECK_CUDA(cudaEventCreate(&end));
+  CHECK_CUDA(cudaGraphLaunch(executable, stream));
+  std::vector<float> times(kReplays);
+  for (float& ms : times) {
+    CHECK_CUDA(cudaEventRecord(begin, stream));
+    CHECK_CUDA(cudaGraphLaunch(executable, stream));
+    CHECK_CUDA(cudaEventRecord(end, stream));
+    CHECK_CUDA(cudaEventSynchronize(end));
+    CHECK_CUDA(cudaEventElapsedTime(&ms, begin, end));
+  }
+  std::sort(times.begin(), times.end());
+  CHECK_CUDA(cudaEventDestroy(begin));
+  CHECK_CUDA(cudaEventDestroy(end));
+  CHECK_CUDA(cudaGraphExecDestroy(executable));
+  CHECK_CUDA(cudaGraphDestroy(graph));
+  return times[kReplays / 2] * 1e3 / kLaunches;
+}
+
+// ---- Data -----------------------------------------------------------------------------------------------------------
+
+std::byte* device_bytes(size_t bytes) {
+  void* data = nullptr;
+  CHECK_CUDA(cudaMalloc(&data, bytes));
+  return static_cast<std::byte*>(data);
+}
+
+// Fills device memory with bf16 numbers around one, of both signs, or with any bytes.
+void fill(std::byte* to, size_t bytes, bool operands) {
+  static std::vector<uint16_t> random[2];
+  std::vector<uint16_t>& values = random[operands ? 1 : 0];
+  if (values.empty()) {
+    uint64_t state = 88172645463325252u;
+    values.resize(8u << 20);
+    for (uint16_t& v : values) {
+      state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+      const auto bits = static_cast<uint16_t>(state >> 32);
+      v = operands ? static_cast<uint16_t>((bits & 0x80ffu) | (0x3d00u + (bits & 0x0200u))) : bits;
+    }
+  }
+  for (size_t done = 0; done < bytes;) {
+    const size_t piece = std::min(bytes - done, values.size() * 2);
+    CHECK_CUDA(cudaMemcpy(to + done, values.data(), piece, cudaMemcpyHostToDevice));
+    done += piece;
+  }
+}
+
+struct Case {
+  const char* name;
+  int n, k, shards;
+};
+constexpr Case kCases[] = {{"qkv", 6144, 4096, 1},
+                           {"o", 4096, 4096, 8},
+                           {"gate_up", 24576, 4096, 1},
+                           {"down", 4096, 12288, 8},
+                           {"head", 151936, 4096, 1}};
+
+LinearShape shape_of(const Case& c, Numerics numerics) {
+  LinearShape s;
+  s.numerics = numerics, s.n = c.n, s.k = s.k_padded = c.k, s.shards = c.shards;
+  s.group = numerics == Numerics::kInt8 ? 128 : 32;
+  return s;
+}
+
+// ---- One shape ------------------------------------------------------------------------------------------------------
+
+class Bench {
+ public:
+  Bench(const Cublas& cublas, FILE* json, bool all_plans) : cublas_(cublas), json_(json), all_plans_(all_plans) {
+    cudaDeviceProp properties;
+    CHECK_CUDA(cudaGetDeviceProperties(&properties, 0));
+    facts_.processors = properties.multiProcessorCount;
+    CHECK_CUDA(cudaStreamCreate(&stream_));
+  }
+
+  void run(const Case& c, const std::vector<int>& rows) {
+    std::vector<double> peer;
+    const int most = *std::max_element(rows.begin(), rows.end());
+    x_ = device_bytes(static_cast<size_t>(most) * static_cast<size_t>(c.k) * 2);
+    y_ = reinterpret_cast<float*>(device_bytes(static_cast<size_t>(most) * static_cast<size_t>(c.n) * 4));
+    fill(x_, static_cast<size_t>(most) * static_cast<size_t>(c.k) * 2, true);
+    with_weights(static_cast<size_t>(c.n) * static_cast<size_t>(c.k) * 2, true, [&](const auto& weights) {
+      for (const int m : rows) {
+        peer.push_back(time_us(stream_, [&](cudaStream_t s, int i) {
+          cublas_.run(s, weights[static_cast<size_t>(i) % weights.size()], x_, y_, m, c.n, c.k);
+        }));
+      }
+    });
+    for (const Numerics numerics : numerics::kAllNumerics) {
+      const LinearShape shape = shape_of(c, numerics);
+      scratch_ = device_bytes(linear_scratch_bytes(shape, most) + 256);
+      with_weights(linear_bytes(shape), numerics != Numerics::kInt8, [&](const auto& weights) {
+        for (size_t i = 0; i < rows.size(); ++i) {
+          if (numerics == Numerics::kFma32 && rows[i] > 16) continue;
+          measure(c, shape, weights, rows[i], peer[i]);
+        }
+      });
+      CHECK_CUDA(cudaFree(scratch_));
+    }
+    CHECK_CUDA(cudaFree(x_));
+    CHECK_CUDA(cudaFree(y_));
+  }
+
+  void summary() const {
+    for (const Numerics n : numerics::kAllNumerics) {
+      const auto i = static_cast<size_t>(n);
+      if (count_[i] == 0) continue;
+      std::printf("%s: geometric mean %.3f of cuBLAS's time over %d cells\n", std::string(short_name(n)).c_str(),
+                  std::exp(log_sum_[i] / count_[i]), count_[i]);
+    }
+  }
+
+ private:
+  using Weights = std::vector<std::byte*>;
+
+  // Copies of a matrix of `bytes`, as many as outgrow the cache.
+  void with_weights(size_t bytes, bool operands, const std::function<void(const Weights&)>& use) {
+    Weights weights(std::max<size_t>(2, kRotated / bytes + 1));
+    for (std::byte*& w : weights) {
+      w = device_bytes(bytes);
+      fill(w, bytes, operands);
+    }
+    use(weights);
+    for (std::byte* w : weights) CHECK_CUDA(cudaFree(w));
+  }
+
+  void measure(const Case& c, const LinearShape& shape, const Weights& weights, int rows, double peer) {
+    LinearCall call;
+    call.shape = &shape;
+    call.x.operands = reinterpret_cast<const uint16_t*>(x_);
+    call.y = y_, call.y_stride = c.n;
+    const auto time = [&](const LinearPlan* plan) {
+      return time_us(stream_, [&](cudaStream_t s, int i) {
+        call.weights = weights[static_cast<size_t>(i) % weights.size()];
+        if (plan == nullptr) {
+          linear(s, facts_, call, rows, scratch_);
+        } else {
+          linear_planned(s, *plan, call, rows, facts_.processors, scratch_);
+        }
+      });
+    };
+    const LinearPlan chosen = plan_linear(shape, rows, facts_.processors);
+    const double us = time(nullptr);
+    report(c, shape, rows, peer, us, chosen, "chosen", linear_bytes(shape));
+    log_sum_[static_cast<size_t>(shape.numerics)] += std::log(us / peer);
+    count_[static_cast<size_t>(shape.numerics)] += 1;
+    if (!all_plans_ || rows > 64) return;
+    LinearPlan best = chosen;
+    double least = us;
+    for (const LinearPlan& plan : legal_linear_plans(shape)) {
+      if (plan.rows != chosen.rows) continue;
+      const double t = time(&plan);
+      report(c, shape, rows, peer, t, plan, "plan", linear_bytes(shape));
+      if (t < least) least = t, best = plan;
+    }
+    report(c, shape, rows, peer, least, best, "best", linear_bytes(shape));
+  }
+
+  void report(const Case& c, const LinearShape& shape, int rows, double peer, double us, const LinearPlan& p,
+              const char* what, size_t bytes) const {
+    const std::string name(short_name(shape.numerics));
+    if (strcmp(what, "plan") != 0) {
+      std::printf("%-8s %-5s M=%-4d cuBLAS %7.1f us, %-6s %7.1f us = %.3f, %4.0f GB/s  r%d w%d o%d c%d p%d\n", c.name,
+                  name.c_str(), rows, peer, what, us, us / peer, static_cast<double>(bytes) / us / 1e3, p.rows,
+                  p.warpgroups, p.outputs, p.cluster, p.residents);
+    }
+    std::fprintf(json_,
+                 "{\"shape\": \"%s\", \"n\": %d, \"k\": %d, \"shards\": %d, \"numerics\": \"%s\", \"rows\": %d, "
+                 "\"cublas_us\": %.2f, \"us\": %.2f, \"what\": \"%s\", \"plan\": [%d, %d, %d, %d, %d]}\n",
+                 c.name, c.n, c.k, c.shards, name.c_str(), rows, peer, us, what, p.rows, p.warpgroups, p.outputs,
+                 p.cluster, p.residents);
+  }
+
+  const Cublas& cublas_;
+  FILE* json_;
+  bool all_plans_;
+  DeviceFacts facts_;
+  cudaStream_t stream_ = nullptr;
+  std::byte *x_ = nullptr, *scratch_ = nullptr;
+  float* y_ = nullptr;
+  double log_sum_[3] = {};
+  int count_[3] = {};
+};
+
+}  // namespace
+}  // namespace eadem::kernels::cuda
+
+int main(int argc, char** argv) {
+  using namespace eadem::kernels::cuda;
+  if (argc < 3) {
+    std::fprintf(stderr, "usage: bench_cuda_linear LIBCUBLAS OUT.json [plans]\n");
+    return 2;
+  }
+  FILE* json = std::fopen(argv[2], "w");
+  EADEM_CHECK(json != nullptr);
+  const Cublas cublas(argv[1]);
+  Bench bench(cublas, json, argc > 3);
+  for (const Case& c : kCases)
+    bench.run(c, argc > 3 ? std::vector<int>{1, 8, 16, 32, 64}
+                          : std::vector<int>{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096});
+  bench.summary();
+  std::fclose(json);
+  return 0;
+}
