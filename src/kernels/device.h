@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/buffer.h"
 #include "core/result.h"
@@ -87,6 +88,16 @@ struct DeviceDrawn {
   float top_logits[kDeviceTop];
 };
 
+// What a model will ask of a device.
+struct DeviceNeeds {
+  std::vector<LinearShape> linears;
+  AttentionShape attention;
+  int max_rows = 0;           // of a call of any op
+  int64_t max_positions = 0;  // of a sequence
+  int max_draws = 0;          // rows of logits of a draw
+  int vocab = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -105,6 +116,8 @@ class Device {
   virtual void download(void* to, const void* from, size_t bytes) = 0;
   virtual void clear(void* to, size_t bytes) = 0;
   virtual void wait() = 0;
+  // Working memory for ops like these; before any of them is called. Several models may come one after another.
+  virtual Result<void> reserve(const DeviceNeeds& needs) = 0;
 
   // ---- Ops. The shapes are those of kernel_set.h.
   // h[row][0 .. n) = the float32 of the operands of table[tokens[row]]; table: [vocab][n] operands.

@@ -64,6 +64,7 @@ Result<std::unique_ptr<Model>> Transformer::load(const weights::Checkpoint& chec
   }
   EADEM_RETURN_IF_ERROR(model->load_weights(tensors));
   EADEM_RETURN_IF_ERROR(model->allocate_workspaces());
+  if (options.device != nullptr) options.device->wait();  // a kernel may read weights before its turn in the queue
   return std::unique_ptr<Model>(std::move(model));
 }
 
@@ -154,12 +155,30 @@ Result<void> Transformer::allocate_workspaces() {
   if (draws()) {
     results += rows * sizeof(kernels::DeviceDrawn);
     logit_rows_ = std::min(options_.max_rows, kLogitRows);
+    EADEM_RETURN_IF_ERROR(backend_.device()->reserve(needs()));
     EADEM_ASSIGN_OR_RETURN(logits_, backend_.allocate(static_cast<size_t>(logit_rows_) *
                                                           static_cast<size_t>(config_.vocab) * sizeof(float),
                                                       "the logits"));
   }
   EADEM_ASSIGN_OR_RETURN(results_, backend_.allocate(results, "a step's results"));
   return {};
+}
+
+kernels::DeviceNeeds Transformer::needs() const {
+  kernels::DeviceNeeds needs;
+  needs.linears.push_back(head_->shape());
+  for (const Layer& layer : layers_) {
+    for (const ops::Linear& linear : layer.qkv) needs.linears.push_back(linear.shape());
+    for (const ops::Linear& linear : layer.gate_up) needs.linears.push_back(linear.shape());
+    needs.linears.push_back(layer.o->shape());
+    needs.linears.push_back(layer.down->shape());
+  }
+  needs.attention = attention_shape_;
+  needs.max_rows = options_.max_rows;
+  needs.max_positions = config_.context;
+  needs.max_draws = logit_rows_;
+  needs.vocab = static_cast<int>(config_.vocab);
+  return needs;
 }
 
 size_t Transformer::weight_bytes() const {

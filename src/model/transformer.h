@@ -49,6 +49,7 @@ class Transformer final : public Model {
   Result<void> load_vector(const Tensors& tensors, std::string_view role, int index, int64_t n, Buffer& vector);
   Result<void> place(Layer& layer);
   Result<void> allocate_workspaces();
+  kernels::DeviceNeeds needs() const;
   void begin(const Batch& batch);
   void attention_block(const Layer& layer, KvPool& kv, int index);
   void mlp_block(const Layer& layer, int index);

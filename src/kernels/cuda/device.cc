@@ -1,0 +1,286 @@
+#include "kernels/cuda/device.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/layout.h"
+#include "kernels/cuda/linear/linear.h"
+#include "kernels/cuda/rows/rows.h"
+#include "kernels/cuda/sampler/draw.h"
+
+namespace eadem::kernels {
+namespace cuda {
+namespace {
+
+// A call that fails here, unlike one that wants memory, is a bug of a kernel or a broken device: nothing that it
+// computed can be trusted.
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  std::fprintf(stderr, "eadem: the CUDA device failed in %s: %s\n", what, cudaGetErrorString(status));
+  std::abort();
+}
+
+std::string mebibytes(size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+bool same(const AttentionShape& a, const AttentionShape& b) {
+  return a.numerics == b.numerics && a.heads == b.heads && a.kv_heads == b.kv_heads && a.head_size == b.head_size &&
+         a.window == b.window;
+}
+
+void free_memory(void*, std::byte* pointer, size_t) { cudaFree(pointer); }
+
+Result<DeviceFacts> facts_of(int ordinal) {
+  int count = 0;
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  if (found != cudaSuccess || count == 0) {
+    const std::string reason = found != cudaSuccess ? cudaGetErrorString(found) : "it finds none";
+    return Error{"device 'cuda': no CUDA device can be used (" + reason + "): it needs a driver of CUDA 13 and a GPU"};
+  }
+  if (ordinal < 0 || ordinal >= count) {
+    return Error{"device 'cuda:" + std::to_string(ordinal) + "': there are " + std::to_string(count) +
+                 " CUDA devices, counted from 0"};
+  }
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
+  DeviceFacts facts;
+  facts.name = properties.name;
+  facts.architecture = "sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
+  facts.processors = properties.multiProcessorCount;
+  facts.memory = properties.totalGlobalMem;
+  check(cudaDriverGetVersion(&facts.driver), "cudaDriverGetVersion");
+  check(cudaRuntimeGetVersion(&facts.runtime), "cudaRuntimeGetVersion");
+  if (facts.architecture != "sm_90") {
+    return Error{"device 'cuda:" + std::to_string(ordinal) + "' is a " + facts.name + " (" + facts.architecture +
+                 "); this program has kernels for sm_90 alone (H100, H200)"};
+  }
+  return facts;
+}
+
+}  // namespace
+
+PinnedMemory::~PinnedMemory() {
+  if (data_ != nullptr) cudaFreeHost(data_);
+}
+
+Result<void> PinnedMemory::allocate(size_t bytes) {
+  void* pointer = nullptr;
+  if (cudaMallocHost(&pointer, bytes) != cudaSuccess) {
+    cudaGetLastError();
+    return Error{"cannot allocate " + mebibytes(bytes) + " of page-locked memory for copies to the device"};
+  }
+  data_ = static_cast<std::byte*>(pointer);
+  return {};
+}
+
+Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal) {
+  EADEM_ASSIGN_OR_RETURN(const DeviceFacts facts, facts_of(ordinal));
+  std::unique_ptr<CudaDevice> device(new CudaDevice(ordinal));
+  device->facts_ = facts;
+  EADEM_RETURN_IF_ERROR(device->start());
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+Result<void> CudaDevice::start() {
+  packing_ = {};
+  packing_.name = "sm_90a";
+  packing_.supported = [] { return true; };
+  packing_.calls = &calls_;
+  packing_.linear_bytes = linear_bytes;
+  packing_.pack_operands = pack_operands;
+  packing_.pack_int8 = pack_int8;
+  packing_.kv_bytes = kv_bytes;
+  packing_.kv_write = kv_write;
+  packing_.kv_read = kv_read;
+  enter();
+  const cudaError_t status = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    return Error{"device 'cuda:" + std::to_string(ordinal_) + "' cannot be used: " + cudaGetErrorString(status)};
+  }
+  for (cudaEvent_t& event : free_) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  EADEM_RETURN_IF_ERROR(up_.allocate(kSlots * kSlotBytes));
+  return down_.allocate(kSlotBytes);
+}
+
+CudaDevice::~CudaDevice() {
+  enter();
+  if (stream_ != nullptr) {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+  for (const cudaEvent_t event : free_) {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
+}
+
+void CudaDevice::enter() const {
+  static thread_local int current = -1;
+  if (current == ordinal_) return;
+  check(cudaSetDevice(ordinal_), "cudaSetDevice");
+  current = ordinal_;
+}
+
+void CudaDevice::launched(const char* op) {
+  check(cudaPeekAtLastError(), op);
+  calls_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// ---- Memory
+
+Result<Buffer> CudaDevice::allocate(size_t bytes, std::string_view what) {
+  if (bytes == 0) return Buffer();
+  enter();
+  void* pointer = nullptr;
+  if (cudaMalloc(&pointer, bytes) != cudaSuccess) {
+    cudaGetLastError();
+    size_t free_bytes = 0, all = 0;
+    cudaMemGetInfo(&free_bytes, &all);
+    return Error{"cannot allocate " + mebibytes(bytes) + " of device memory for " + std::string(what) + ": " +
+                 mebibytes(free_bytes) + " of " + mebibytes(all) +
+                 " are free; use a smaller model, context or pool (--kv-memory), or another device"};
+  }
+  check(cudaMemsetAsync(pointer, 0, bytes, stream_), "cudaMemsetAsync");
+  return Buffer::adopt(static_cast<std::byte*>(pointer), {free_memory, nullptr, bytes});
+}
+
+void CudaDevice::upload(void* to, const void* from, size_t bytes) {
+  enter();
+  const std::lock_guard lock(upload_mutex_);
+  for (size_t done = 0; done < bytes;) {
+    const size_t part = std::min(bytes - done, kSlotBytes);
+    const auto slot = static_cast<size_t>(next_slot_);
+    next_slot_ = (next_slot_ + 1) % kSlots;
+    check(cudaEventSynchronize(free_[slot]), "a copy to the device");
+    std::byte* const pinned = up_.data() + slot * kSlotBytes;
+    std::memcpy(pinned, static_cast<const std::byte*>(from) + done, part);
+    check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, pinned, part, cudaMemcpyHostToDevice, stream_),
+          "a copy to the device");
+    check(cudaEventRecord(free_[slot], stream_), "cudaEventRecord");
+    done += part;
+  }
+}
+
+void CudaDevice::download(void* to, const void* from, size_t bytes) {
+  enter();
+  const std::lock_guard lock(download_mutex_);
+  for (size_t done = 0; done < bytes;) {
+    const size_t part = std::min(bytes - done, kSlotBytes);
+    check(cudaMemcpyAsync(down_.data(), static_cast<const std::byte*>(from) + done, part, cudaMemcpyDeviceToHost,
+                          stream_),
+          "a copy from the device");
+    check(cudaStreamSynchronize(stream_), "a step on the device");
+    std::memcpy(static_cast<std::byte*>(to) + done, down_.data(), part);
+    done += part;
+  }
+}
+
+void CudaDevice::clear(void* to, size_t bytes) {
+  enter();
+  check(cudaMemsetAsync(to, 0, bytes, stream_), "cudaMemsetAsync");
+}
+
+void CudaDevice::wait() {
+  enter();
+  check(cudaStreamSynchronize(stream_), "a step on the device");
+}
+
+Result<void> CudaDevice::grow(Buffer& buffer, size_t bytes) {
+  if (buffer.size() >= bytes) return {};
+  wait();
+  buffer = Buffer();
+  EADEM_ASSIGN_OR_RETURN(buffer, allocate(bytes, "an op's working memory"));
+  return {};
+}
+
+CudaDevice::AttentionMemory* CudaDevice::memory_of(const AttentionShape& shape) {
+  for (AttentionMemory& memory : attention_memory_) {
+    if (same(memory.shape, shape)) return &memory;
+  }
+  return nullptr;
+}
+
+Result<void> CudaDevice::reserve(const DeviceNeeds& needs) {
+  size_t linear_bytes_wanted = 0;
+  for (const LinearShape& shape : needs.linears) {
+    linear_bytes_wanted = std::max(linear_bytes_wanted, linear_scratch_bytes(shape, needs.max_rows));
+  }
+  EADEM_RETURN_IF_ERROR(grow(scratch_, linear_bytes_wanted));
+  EADEM_RETURN_IF_ERROR(grow(draw_scratch_, draw_scratch_bytes(needs.max_draws, needs.vocab)));
+  AttentionMemory* memory = memory_of(needs.attention);
+  if (memory == nullptr) memory = &attention_memory_.emplace_back();
+  memory->shape = needs.attention;
+  memory->max_rows = std::max(memory->max_rows, needs.max_rows);
+  memory->max_positions = std::max(memory->max_positions, needs.max_positions);
+  return grow(memory->scratch,
+              attention_scratch_bytes(facts_, needs.attention, memory->max_rows, memory->max_positions));
+}
+
+// ---- Ops
+
+void CudaDevice::embed(const uint16_t* table, const int32_t* tokens, int rows, int n, float* h) {
+  enter();
+  cuda::embed(stream_, table, tokens, rows, n, h);
+  launched("embed");
+}
+
+void CudaDevice::rms_norm(const float* x, const float* weight, int rows, int n, int n_padded, float eps, uint16_t* y,
+                          bool* bad) {
+  enter();
+  cuda::rms_norm(stream_, x, weight, rows, n, n_padded, eps, y, bad);
+  launched("rms_norm");
+}
+
+void CudaDevice::split_qkv(const QkvShape& shape, const AttentionShape& attention, const DeviceQkvCall& call,
+                           int rows) {
+  enter();
+  cuda::split_qkv(stream_, shape, attention, call, rows);
+  launched("split_qkv");
+}
+
+void CudaDevice::swiglu(const float* gate_up, int rows, int n, int n_padded, uint16_t* y, bool* bad) {
+  enter();
+  cuda::swiglu(stream_, gate_up, rows, n, n_padded, y, bad);
+  launched("swiglu");
+}
+
+void CudaDevice::linear(const LinearCall& call, int rows) {
+  enter();
+  EADEM_CHECK(rows >= 1 && call.y_stride >= call.shape->n);
+  cuda::linear(stream_, facts_, call, rows, scratch_.data());
+  launched("linear");
+}
+
+void CudaDevice::attention(const AttentionShape& shape, const DeviceAttentionCall& call) {
+  enter();
+  AttentionMemory* const memory = memory_of(shape);
+  EADEM_CHECK(memory != nullptr && call.rows <= memory->max_rows);
+  cuda::attention(stream_, facts_, shape, call, memory->max_rows, memory->max_positions, memory->scratch.data());
+  launched("attention");
+}
+
+void CudaDevice::gather(const uint16_t* from, const int32_t* indices, int count, int width, uint16_t* to) {
+  if (count == 0) return;
+  enter();
+  cuda::gather(stream_, from, indices, count, width, to);
+  launched("gather");
+}
+
+void CudaDevice::draw(const float* logits, int count, int vocab, const DeviceDraw* draws, DeviceDrawn* drawn) {
+  enter();
+  cuda::draw(stream_, logits, count, vocab, draws, drawn, draw_scratch_.data());
+  launched("draw");
+}
+
+}  // namespace cuda
+
+Result<std::unique_ptr<Device>> open_cuda_device(int ordinal) { return cuda::CudaDevice::open(ordinal); }
+
+std::string cuda_support() {
+  return "CUDA " + std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) +
+         ", kernels for sm_90a";
+}
+
+}  // namespace eadem::kernels

@@ -1,0 +1,89 @@
+// The CUDA device: memory, copies, one stream, and the ops by the launchers of linear/, rows/, attention/ and sampler/.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "kernels/device.h"
+
+namespace eadem::kernels::cuda {
+
+// Page-locked host memory.
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  ~PinnedMemory();
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  Result<void> allocate(size_t bytes);
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+};
+
+class CudaDevice final : public Device {
+ public:
+  static Result<std::unique_ptr<Device>> open(int ordinal);
+  ~CudaDevice() override;
+
+  const DeviceFacts& facts() const override { return facts_; }
+  const KernelSet& packing() const override { return packing_; }
+  uint64_t calls() const override { return calls_.load(std::memory_order_relaxed); }
+
+  Result<Buffer> allocate(size_t bytes, std::string_view what) override;
+  void upload(void* to, const void* from, size_t bytes) override;
+  void download(void* to, const void* from, size_t bytes) override;
+  void clear(void* to, size_t bytes) override;
+  void wait() override;
+  Result<void> reserve(const DeviceNeeds& needs) override;
+
+  void embed(const uint16_t* table, const int32_t* tokens, int rows, int n, float* h) override;
+  void rms_norm(const float* x, const float* weight, int rows, int n, int n_padded, float eps, uint16_t* y,
+                bool* bad) override;
+  void split_qkv(const QkvShape& shape, const AttentionShape& attention, const DeviceQkvCall& call, int rows) override;
+  void swiglu(const float* gate_up, int rows, int n, int n_padded, uint16_t* y, bool* bad) override;
+  void linear(const LinearCall& call, int rows) override;
+  void attention(const AttentionShape& shape, const DeviceAttentionCall& call) override;
+  void gather(const uint16_t* from, const int32_t* indices, int count, int width, uint16_t* to) override;
+  void draw(const float* logits, int count, int vocab, const DeviceDraw* draws, DeviceDrawn* drawn) override;
+
+ private:
+  // Attention's working memory for one shape.
+  struct AttentionMemory {
+    AttentionShape shape;
+    int max_rows = 0;
+    int64_t max_positions = 0;
+    Buffer scratch;
+  };
+
+  explicit CudaDevice(int ordinal) : ordinal_(ordinal) {}
+  Result<void> start();
+  // Makes this device the calling thread's.
+  void enter() const;
+  // An op was launched.
+  void launched(const char* op);
+  Result<void> grow(Buffer& buffer, size_t bytes);
+  AttentionMemory* memory_of(const AttentionShape& shape);
+
+  static constexpr int kSlots = 4;
+  static constexpr size_t kSlotBytes = size_t{8} << 20;
+
+  int ordinal_;
+  DeviceFacts facts_;
+  KernelSet packing_;
+  std::atomic<uint64_t> calls_{0};
+  cudaStream_t stream_ = nullptr;
+  std::mutex upload_mutex_, download_mutex_;
+  PinnedMemory up_, down_;  // kSlots slots; one
+  std::array<cudaEvent_t, kSlots> free_{};
+  int next_slot_ = 0;
+  Buffer scratch_, draw_scratch_;
+  std::vector<AttentionMemory> attention_memory_;
+};
+
+}  // namespace eadem::kernels::cuda

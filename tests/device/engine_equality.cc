@@ -1,0 +1,157 @@
+// Whole answers on a CUDA device against this machine's kernels: models of several shapes, all numerics, many cells.
+// One line for each cell; the last is a summary in JSON. Exit status 0: all equal, and the control was not.
+//
+//   engine_equality [--only TEXT] [--device N] [--seconds S]
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "support/device_cells.h"
+
+namespace eadem::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using numerics::Numerics;
+
+struct Arguments {
+  std::string only;
+  int device = 0;
+  double seconds = 1e9;
+};
+
+struct Tally {
+  int cells = 0, equal = 0, skipped = 0;
+  std::string first_failure;
+};
+
+struct Model {
+  RandomShape shape;
+  int requests = 0, longest = 0, tokens = 0;
+};
+
+// Sizes of well-known models with fewer layers, and small ones that no tile likes.
+std::vector<Model> models() {
+  std::vector<Model> all;
+  const auto add = [&](const RandomShape& shape, int requests, int longest, int tokens) {
+    all.push_back({shape, requests, longest, tokens});
+  };
+  add({"odd"}, 34, 150, 12);
+  add({"odd-qwen2", "qwen2", 2, 104, 6, 2, 32, 136, 211}, 20, 80, 8);
+  add({"head-128", "qwen3", 2, 128, 4, 1, 128, 352, 1031, 2048, 0, true}, 16, 1300, 6);
+  add({"head-256", "llama", 2, 256, 2, 1, 256, 512, 515}, 12, 300, 6);
+  add({"smollm2", "llama", 3, 576, 9, 3, 64, 1536, 4096, 2048, 0, true}, 24, 200, 10);
+  add({"qwen3-0.6b", "qwen3", 2, 1024, 16, 8, 128, 3072, 16384, 2048, 0, true}, 12, 150, 8);
+  add({"llama-3.2-1b", "llama", 2, 2048, 32, 8, 64, 8192, 16384, 2048, 0, true}, 8, 120, 6);
+  return all;
+}
+
+std::vector<DeviceCell> cells() {
+  return {{1, 512},
+          {2, 7},
+          {7, 64, 0, true, true, 3},
+          {16, 500, 0, false},
+          {33, 33, 0, true, false, 0, 2},
+          {64, 512, 0, true, true, 4},
+          {200, 512, 0, true, true}};
+}
+
+std::string verdict(const std::vector<std::string>& got, const std::vector<std::string>& expected) {
+  int wrong = 0;
+  size_t first = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (got[i] == expected[i]) continue;
+    if (wrong++ == 0) first = i;
+  }
+  if (wrong == 0) return "equal";
+  return std::to_string(wrong) + " of " + std::to_string(got.size()) + " differ, first " + std::to_string(first) +
+         (got[first].size() > 64 ? got[first].substr(64) : "");
+}
+
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+void run_model(const Model& asked, Numerics numerics, const std::shared_ptr<kernels::Device>& device,
+               const std::function<bool()>& in_time, Tally& tally) {
+  const ShapedModel files(asked.shape);
+  const auto requests = mixed_requests(asked.requests, asked.shape.vocab, asked.longest, asked.tokens);
+  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  auto begin = Clock::now();
+  std::vector<std::string> expected;
+  {
+    const auto here = files.load(numerics, threads, 512, nullptr);
+    expected = run_cell(*here, {16, 512}, requests, nullptr);
+  }
+  const double here_seconds = since(begin);
+  const auto there = files.load(numerics, threads, 512, device);
+  for (const DeviceCell& cell : cells()) {
+    if (!in_time()) {
+      ++tally.skipped;
+      continue;
+    }
+    begin = Clock::now();
+    const uint64_t calls = device->calls();
+    Counters counters;
+    std::string said = verdict(run_cell(*there, cell, requests, &counters), expected);
+    if (device->calls() <= calls + counters.steps) said = "the device computed nothing";
+    ++tally.cells;
+    tally.equal += said == "equal";
+    const std::string name =
+        asked.shape.name + " " + std::string(numerics::short_name(numerics)) + " " + cell.describe();
+    if (said != "equal" && tally.first_failure.empty()) tally.first_failure = name + ": " + said;
+    std::printf("%-70s %s (%.2f s; here %.2f s)\n", name.c_str(), said.c_str(), since(begin), here_seconds);
+    std::fflush(stdout);
+  }
+  // The control: another seed must not be equal.
+  auto others = requests;
+  for (auto& r : others) r.prompt[0] ^= 1;
+  if (in_time() && verdict(run_cell(*there, {16, 512}, others, nullptr), expected) == "equal") {
+    tally.first_failure = asked.shape.name + ": the control is equal too";
+  }
+}
+
+int run(const Arguments& arguments) {
+  auto opened = kernels::open_cuda_device(arguments.device);
+  if (!opened.ok()) {
+    std::printf("%s\n", opened.error().message.c_str());
+    return 2;
+  }
+  const std::shared_ptr<kernels::Device> device = std::move(opened).value();
+  const auto begin = Clock::now();
+  Tally tally;
+  for (const Model& model : models()) {
+    for (const Numerics numerics : numerics::kAllNumerics) {
+      const std::string name = model.shape.name + " " + std::string(numerics::short_name(numerics));
+      if (name.find(arguments.only) == std::string::npos) continue;
+      const auto in_time = [&] { return since(begin) < arguments.seconds; };
+      if (!in_time()) {
+        ++tally.skipped;
+        continue;
+      }
+      run_model(model, numerics, device, in_time, tally);
+    }
+  }
+  std::printf(R"({"test":"engine_equality","device":"%s","kernels":"%s","cells":%d,"equal":%d,"skipped":%d,)"
+              R"("device_calls":%llu,"seconds":%.1f,"first_failure":"%s"})"
+              "\n",
+              device->facts().name.c_str(), std::string(kernels::best_kernel_set().name).c_str(), tally.cells,
+              tally.equal, tally.skipped, static_cast<unsigned long long>(device->calls()), since(begin),
+              tally.first_failure.c_str());
+  return tally.cells > 0 && tally.cells == tally.equal && tally.first_failure.empty() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace eadem::testing
+
+int main(int count, char** values) {
+  eadem::testing::Arguments arguments;
+  for (int i = 1; i + 1 < count; i += 2) {
+    const std::string name = values[i], value = values[i + 1];
+    if (name == "--only") arguments.only = value;
+    if (name == "--device") arguments.device = std::atoi(value.c_str());
+    if (name == "--seconds") arguments.seconds = std::atof(value.c_str());
+  }
+  return eadem::testing::run(arguments);
+}

@@ -1,0 +1,124 @@
+// The same requests on this machine's kernels and on a device, in many ways: every digest (token ids, bits of logprobs,
+// keys and values) must agree. For a device made of this machine's kernels as for a GPU.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+#include "kernels/device.h"
+#include "model/model.h"
+#include "support/engine_run.h"
+#include "support/random_model.h"
+#include "weights/checkpoint.h"
+
+namespace eadem::testing {
+
+class ShapedModel {
+ public:
+  explicit ShapedModel(RandomShape shape) : shape_(std::move(shape)) {
+    write_random_model(folder_.path(), shape_);
+    auto opened = weights::Checkpoint::open(folder_.path());
+    if (!opened.ok()) throw std::runtime_error(opened.error().message);
+    checkpoint_ = std::make_unique<weights::Checkpoint>(std::move(opened).value());
+  }
+
+  const RandomShape& shape() const { return shape_; }
+  // device: null for this machine's kernels.
+  std::unique_ptr<model::Model> load(numerics::Numerics numerics, int threads, int max_rows,
+                                     std::shared_ptr<kernels::Device> device) const {
+    model::ModelOptions options;
+    options.numerics = numerics;
+    options.threads = threads;
+    options.max_rows = max_rows;
+    options.device = std::move(device);
+    auto loaded = model::Model::load(*checkpoint_, options);
+    if (!loaded.ok()) throw std::runtime_error(loaded.error().message);
+    return std::move(loaded).value();
+  }
+
+ private:
+  RandomShape shape_;
+  test::TempDirectory folder_;
+  std::unique_ptr<weights::Checkpoint> checkpoint_;
+};
+
+// Greedy, drawn, filtered in every way, penalised, scored, pooled, with lists of every length; some begin alike.
+inline std::vector<engine::SequenceRequest> mixed_requests(int count, int vocab, int longest, int most_tokens) {
+  std::mt19937 rng(11);
+  const auto token = [&] { return static_cast<int32_t>(rng() % static_cast<uint32_t>(vocab)); };
+  std::vector<int32_t> shared(static_cast<size_t>(longest));
+  std::generate(shared.begin(), shared.end(), token);
+  std::vector<engine::SequenceRequest> all;
+  for (int i = 0; i < count; ++i) {
+    engine::SequenceRequest r;
+    r.prompt.resize(i == 0 ? static_cast<size_t>(longest) : 1 + rng() % static_cast<uint32_t>(longest));
+    std::generate(r.prompt.begin(), r.prompt.end(), token);
+    if (i % 4 == 3) std::copy_n(shared.begin(), r.prompt.size(), r.prompt.begin());
+    SamplingParams& s = r.sampling;
+    s.max_tokens = 1 + (most_tokens - 1) * (1 + i % 4) / 4;
+    s.temperature = i % 3 == 0 ? 0.0f : i % 3 == 1 ? 0.8f : 1.0f;
+    s.top_p = i % 5 == 1 ? 0.9f : 1.0f;
+    s.top_k = i % 7 == 2 ? 20 : 0;
+    s.min_p = i % 7 == 5 ? 0.05f : 0.0f;
+    s.repetition_penalty = i % 11 == 4 ? 1.2f : 1.0f;
+    s.logprobs = i % 13 == 6 ? 25 : i % 4 == 2 ? 20 : i % 2;
+    s.processed_logprobs = i % 17 == 8;
+    s.prompt_logprobs = i % 6 == 5 ? 2 : -1;
+    if (i % 19 == 9) s.logit_bias = {{3, 2.0f}};
+    if (i % 23 == 12) s.golden_token_ids = {1, 2, 3};
+    if (i % 23 == 14) r.pooling = i % 2 == 0 ? Pooling::kMean : Pooling::kLast;
+    r.seed = 99 + static_cast<uint64_t>(i);
+    r.kv_hash = true;
+    all.push_back(std::move(r));
+  }
+  return all;
+}
+
+struct DeviceCell {
+  int batch = 1, chunk = 512, blocks = 0;
+  bool prefix = false, async = false;
+  int preempt = 0;
+  int rounds = 1;  // a second one finds what the first left in the prefix cache
+
+  std::string describe() const {
+    return "batch " + std::to_string(batch) + " chunk " + std::to_string(chunk) +
+           (blocks > 0 ? " blocks " + std::to_string(blocks) : "") + (prefix ? " prefix" : "") +
+           (async ? " async" : "") + (preempt > 0 ? " preempt " + std::to_string(preempt) : "") +
+           (rounds > 1 ? " rounds " + std::to_string(rounds) : "");
+  }
+};
+
+// One for each request; in a second round those of the first would be overwritten by equal ones, else by "differs".
+inline std::vector<std::string> run_cell(model::Model& model, const DeviceCell& cell,
+                                         const std::vector<engine::SequenceRequest>& asked, Counters* counters) {
+  engine::Options options;
+  options.max_batch = cell.batch;
+  options.prefill_chunk = cell.chunk;
+  options.mixed_chunk = 1 << 20;
+  options.kv_blocks = cell.blocks;
+  options.prefix_cache = cell.prefix;
+  options.async_scheduling = cell.async;
+  options.force_preempt = cell.preempt;
+  auto engine = engine::Engine::create(model, options);
+  if (!engine.ok()) throw std::runtime_error(engine.error().message);
+  std::vector<std::string> all;
+  for (int round = 0; round < cell.rounds; ++round) {
+    Answers answers = run_all(*engine.value(), asked);
+    std::vector<std::string> now = digests(answers);
+    for (size_t i = 0; i < answers.size(); ++i) {
+      if (!answers[i]->outcome.error.empty()) now[i] += " " + answers[i]->outcome.error;
+      if (round > 0 && now[i] != all[i]) now[i] = "differs from round to round";
+    }
+    all = std::move(now);
+  }
+  if (counters != nullptr) *counters = engine.value()->counters();
+  return all;
+}
+
+}  // namespace eadem::testing
