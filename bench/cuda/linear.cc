@@ -232,15 +232,15 @@ class Bench {
               const char* what, size_t bytes) const {
     const std::string name(short_name(shape.numerics));
     if (strcmp(what, "plan") != 0) {
-      std::printf("%-8s %-5s M=%-4d cuBLAS %7.1f us, %-6s %7.1f us = %.3f, %4.0f GB/s  r%d w%d o%d c%d p%d\n", c.name,
-                  name.c_str(), rows, peer, what, us, us / peer, static_cast<double>(bytes) / us / 1e3, p.rows,
-                  p.warpgroups, p.outputs, p.cluster, p.residents);
+      std::printf("%-8s %-5s M=%-4d cuBLAS %7.1f us, %-6s %7.1f us = %.3f, %4.0f GB/s  r%d w%d o%d k%d n%d p%d\n",
+                  c.name, name.c_str(), rows, peer, what, us, us / peer, static_cast<double>(bytes) / us / 1e3, p.rows,
+                  p.warpgroups, p.outputs, p.split, p.share, p.residents);
     }
     std::fprintf(json_,
                  "{\"shape\": \"%s\", \"n\": %d, \"k\": %d, \"shards\": %d, \"numerics\": \"%s\", \"rows\": %d, "
-                 "\"cublas_us\": %.2f, \"us\": %.2f, \"what\": \"%s\", \"plan\": [%d, %d, %d, %d, %d]}\n",
+                 "\"cublas_us\": %.2f, \"us\": %.2f, \"what\": \"%s\", \"plan\": [%d, %d, %d, %d, %d, %d]}\n",
                  c.name, c.n, c.k, c.shards, name.c_str(), rows, peer, us, what, p.rows, p.warpgroups, p.outputs,
-                 p.cluster, p.residents);
+                 p.split, p.share, p.residents);
   }
 
   const Cublas& cublas_;

@@ -151,13 +151,13 @@ __global__ void __launch_bounds__(kThreads + 32) fma32(const __grid_constant__ S
   __syncthreads();
   const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
   if (threadIdx.x >= kThreads) {
-    if (threadIdx.x == kThreads) produce(a, ring, first, step, 0, a.shape.shards);
+    if (threadIdx.x == kThreads) produce(a, ring, {}, first, step);
     return;
   }
   auto* const buffers = reinterpret_cast<float*>(dynamic + (base - shared_address(dynamic)) + a.exchange_offset);
   int sequence = 0;
   for (int index = first; index < a.items; index += step, sequence += a.k_tiles) {
-    consume_item<kRows, kOutputs>(a, ring, item_at(a, index), sequence, buffers);
+    consume_item<kRows, kOutputs>(a, ring, item_at(a, {}, index), sequence, buffers);
   }
 }
 

@@ -19,8 +19,11 @@ int block_rows(const LinearShape& s, int rows) {
 }
 
 bool legal(const LinearShape& s, const LinearPlan& p) {
-  if (s.numerics == Numerics::kFma32) return p.cluster == 1 && p.outputs % 16 == 0 && linear_stages(s, p) >= 2;
-  return s.shards % p.cluster == 0 && s.shards / p.cluster <= 1 << tree_levels(p.rows) && linear_stages(s, p) >= 2;
+  if (s.numerics == Numerics::kFma32) {
+    return p.split == 1 && p.share == 1 && p.outputs % 16 == 0 && linear_stages(s, p) >= 2;
+  }
+  return s.shards % p.split == 0 && s.shards / p.split <= 1 << tree_levels(p.rows) && p.rows / p.share >= 8 &&
+         p.split * p.share <= 8 && linear_stages(s, p) >= 2;
 }
 
 // Every plan for blocks of that many rows.
@@ -29,9 +32,11 @@ std::vector<LinearPlan> plans_of(const LinearShape& s, int rows) {
   const bool fma32 = s.numerics == Numerics::kFma32;
   for (int warpgroups = fma32 ? 2 : 1; warpgroups <= 2; ++warpgroups) {
     for (int outputs = 16; outputs <= 64; outputs += fma32 ? 16 : 8) {
-      for (int cluster = 1; cluster <= s.shards; cluster *= 2) {
-        const LinearPlan plan{rows, warpgroups, outputs, cluster, 2};
-        if (legal(s, plan)) plans.push_back(plan);
+      for (int split = 1; split <= s.shards; split *= 2) {
+        for (int share = 1; share <= 4; share *= 2) {
+          const LinearPlan plan{rows, warpgroups, outputs, split, share, 2};
+          if (legal(s, plan)) plans.push_back(plan);
+        }
       }
     }
   }
@@ -41,8 +46,8 @@ std::vector<LinearPlan> plans_of(const LinearShape& s, int rows) {
 // What the busiest processor reads, in bytes of weights; activations come from the second-level cache, at half price.
 double busiest_bytes(const LinearShape& s, const LinearPlan& p, int processors) {
   const int items = ceil_div(s.n, p.item_outputs(s));
-  const double k_bytes = static_cast<double>(k_tiles(s)) / p.cluster * kTileRowBytes;
-  return ceil_div(items * p.cluster, processors) * k_bytes * (p.item_outputs(s) + 0.5 * p.rows);
+  const double k_bytes = static_cast<double>(k_tiles(s)) / p.split * kTileRowBytes;
+  return ceil_div(items * p.split, processors) * k_bytes * (p.item_outputs(s) + 0.5 * p.rows / p.share);
 }
 
 }  // namespace

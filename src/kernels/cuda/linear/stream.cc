@@ -25,10 +25,13 @@ CUtensorMap map_rows(const LinearShape& s, const void* data, int rows, int block
                          {int8 ? k : 2 * k}, {static_cast<uint32_t>(tile_k(s)), static_cast<uint32_t>(block_rows)});
 }
 
+// Dynamic shared memory of a CTA.
+int cta_bytes(const LinearPlan& plan) { return kProcessorBytes / plan.residents - kStaticBytes; }
+
 // Where sums meet: those of a cluster's CTAs; fma32: those of two rounds of eight tiles, two leaves each.
 int exchange_bytes(const LinearShape& s, const LinearPlan& plan) {
   if (s.numerics == Numerics::kFma32) return 2 * 16 * plan.rows * plan.outputs * 4;
-  return plan.cluster == 1 ? 0 : plan.rows / 2 * plan.warpgroups * kComputeThreads * 4;
+  return plan.split == 1 ? 0 : plan.rows / 2 * plan.warpgroups * kComputeThreads * 4;
 }
 
 // The parts of a stage, and how many there are.
@@ -43,8 +46,10 @@ void lay_out_ring(const LinearPlan& plan, StreamArgs& a) {
     a.x_side_bytes = side_floats(s) * plan.rows * 4;
   }
   a.stage_bytes = static_cast<int>(numerics::round_up(a.x_side_offset + a.x_side_bytes, kAlign));
-  const int ring = kProcessorBytes / plan.residents - kStaticBytes - kAlign - exchange_bytes(s, plan);
-  a.stages = std::min(ring / a.stage_bytes, kMaxStages);
+  // A last warpgroup of few outputs reads 64 rows of weights all the same: they must lie inside the memory.
+  const int last_read = ((plan.warpgroups - 1) * plan.outputs + 64) * kTileRowBytes;
+  a.spare_bytes = std::max(exchange_bytes(s, plan), last_read - a.stage_bytes);
+  a.stages = std::min((cta_bytes(plan) - kAlign - a.spare_bytes) / a.stage_bytes, kMaxStages);
   a.exchange_offset = a.stages * a.stage_bytes;
 }
 
@@ -53,7 +58,7 @@ StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, c
   StreamArgs a;
   a.shape = s;
   const bool int8 = s.numerics == Numerics::kInt8;
-  a.x = map_rows(s, int8 ? static_cast<const void*>(quantised.q) : call.x.operands, rows, plan.rows);
+  a.x = map_rows(s, int8 ? static_cast<const void*>(quantised.q) : call.x.operands, rows, plan.rows / plan.share);
   a.weights = call.weights;
   a.sides = call.weights + tile_offset(s, row_tiles(s), 0);
   a.x_side = quantised.side;
@@ -64,8 +69,8 @@ StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, c
   a.outputs = plan.outputs;
   a.item_outputs = plan.item_outputs(s);
   a.row_blocks = static_cast<int>(ceil_div(rows, plan.rows));
-  a.items = static_cast<int>(ceil_div(s.n, a.item_outputs)) * a.row_blocks;
-  a.cluster = plan.cluster;
+  a.items = static_cast<int>(ceil_div(s.n, a.item_outputs * plan.share)) * a.row_blocks;
+  a.split = plan.split, a.share = plan.share;
   lay_out_ring(plan, a);
   return a;
 }
@@ -103,24 +108,21 @@ void linear_stream(cudaStream_t stream, const LinearPlan& plan, const LinearCall
   StreamArgs args = make_args(plan, call, rows, quantised);
   EADEM_CHECK(args.stages >= 1);
   const void* kernel = kernel_of(plan, args.shape);
-  // A last warpgroup of few outputs reads 64 rows of weights all the same: they must lie inside the memory.
-  const int ring_end = args.exchange_offset + exchange_bytes(args.shape, plan);
-  const int last_read =
-      (args.stages - 1) * args.stage_bytes + (plan.warpgroups - 1) * plan.outputs * kTileRowBytes + 64 * kTileRowBytes;
-  const int bytes = kAlign + std::max(ring_end, last_read);
+  const int bytes = kAlign + args.exchange_offset + args.spare_bytes;
   EADEM_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess);
   cudaLaunchAttribute attributes[2];
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(plan.cluster), 1, 1};
-  const int clusters = std::min(args.items, std::max(1, processors * plan.residents / plan.cluster));
+  const int cluster = plan.split * plan.share;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  const int clusters = std::min(args.items, std::max(1, processors * plan.residents / cluster));
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(clusters * plan.cluster));
+  config.gridDim = dim3(static_cast<unsigned>(clusters * cluster));
   config.blockDim = dim3(static_cast<unsigned>(plan.warpgroups * kComputeThreads + 32));
   config.dynamicSmemBytes = static_cast<size_t>(bytes);
   config.stream = stream;
-  config.attrs = attributes, config.numAttrs = plan.cluster > 1 ? 2 : 1;
+  config.attrs = attributes, config.numAttrs = cluster > 1 ? 2 : 1;
   void* parameters[] = {&args};
   EADEM_CHECK(cudaLaunchKernelExC(&config, kernel, parameters) == cudaSuccess);
 }

@@ -15,11 +15,18 @@ inline constexpr int kWarpgroup = 128;
 struct Consumer {
   Ring ring;
   RingCursor cursor;
+  Place place;
   int warpgroup, thread;  // thread: in the warpgroup
 
-  EADEM_DEVICE void release(int stage) const {
+  // Whoever writes the stage again hears of it: each CTA that shares the activations writes a part.
+  EADEM_DEVICE void release(const StreamArgs& a, int stage) const {
     __syncwarp();
-    if (thread % 32 == 0) barrier_arrive(ring.empty_at(stage));
+    const int lane = thread % 32;
+    if (a.share == 1) {
+      if (lane == 0) barrier_arrive(ring.empty_at(stage));
+    } else if (lane < a.share) {
+      barrier_arrive_at(ring.empty_at(stage), static_cast<uint32_t>(lane * a.split + place.split));
+    }
   }
 };
 
@@ -64,14 +71,14 @@ EADEM_DEVICE void shard_chain(const StreamArgs& a, Consumer& c, float (&d)[kRows
     wgmma_commit();
     if (tile > 0) {
       wgmma_wait<1>();
-      c.release(previous);
+      c.release(a, previous);
     }
     previous = c.cursor.stage;
     c.cursor.advance(a.stages);
   }
   wgmma_wait<0>();
   pin(d);
-  c.release(previous);
+  c.release(a, previous);
 }
 
 // ---- int8 -----------------------------------------------------------------------------------------------------------
@@ -146,7 +153,7 @@ EADEM_DEVICE void shard_chain_int8(const StreamArgs& a, Consumer& c, float (&acc
         if (first + sub + i < groups) apply_group<kRows, kGroups>(a, c, sub + i, dot[i], acc);
       }
     }
-    c.release(c.cursor.stage);
+    c.release(a, c.cursor.stage);
     c.cursor.advance(a.stages);
   }
 }
@@ -194,17 +201,18 @@ EADEM_DEVICE void store_sums(const StreamArgs& a, const Consumer& c, const Item&
   }
 }
 
-// The barriers over which the CTAs of a cluster hand each other their sums.
+// The barriers over which the CTAs of a cluster that share out the shards hand each other their sums. first: the rank
+// of the first of them.
 struct Exchange {
-  uint32_t written, read, rank;
+  uint32_t written, read, first;
 };
 
 // What was written before is seen by whoever waits.
-EADEM_DEVICE void arrive_at_all(const StreamArgs& a, uint32_t barrier) {
-  if (threadIdx.x < static_cast<unsigned>(a.cluster)) {
-    asm volatile(
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(remote_address(barrier, threadIdx.x))
-        : "memory");
+EADEM_DEVICE void arrive_at_all(const StreamArgs& a, const Exchange& exchange, uint32_t barrier) {
+  if (threadIdx.x < static_cast<unsigned>(a.split)) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
+                     remote_address(barrier, exchange.first + threadIdx.x))
+                 : "memory");
   }
 }
 EADEM_DEVICE void wait_for_all(uint32_t barrier, uint32_t parity) {
@@ -220,7 +228,7 @@ EADEM_DEVICE float remote_float(uint32_t address, uint32_t rank) {
   return v;
 }
 
-// Each CTA of the cluster holds the sum of its shards; each finishes every cluster-th of the registers: the upper
+// Each CTA holds the sum of its shards; each finishes every split-th of the registers: the upper
 // levels of the tree.
 template <int kRows>
 EADEM_DEVICE void join_cluster(const StreamArgs& a, const Consumer& c, const Item& item, const Exchange& exchange,
@@ -233,36 +241,36 @@ EADEM_DEVICE void join_cluster(const StreamArgs& a, const Consumer& c, const Ite
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(at + static_cast<uint32_t>(4 * i * threads)), "f"(sum[i]) : "memory");
   }
   named_barrier(1, threads);
-  arrive_at_all(a, exchange.written);
+  arrive_at_all(a, exchange, exchange.written);
   wait_for_all(exchange.written, parity);
-  for (int i = static_cast<int>(exchange.rank); i < kRows / 2; i += a.cluster) {
+  for (int i = c.place.split; i < kRows / 2; i += a.split) {
     float part[numerics::kMaxShards];
-    for (int r = 0; r < a.cluster; ++r) {
-      part[r] = remote_float(at + static_cast<uint32_t>(4 * i * threads), static_cast<uint32_t>(r));
+    for (int r = 0; r < a.split; ++r) {
+      part[r] = remote_float(at + static_cast<uint32_t>(4 * i * threads), exchange.first + static_cast<uint32_t>(r));
     }
     const int output = c.thread / 32 * 16 + c.thread % 32 / 4 + (i / 2 % 2) * 8;
     const int row = item.row + i / 4 * 8 + c.thread % 4 * 2 + i % 2;
     if (output < a.outputs) {
-      store_output(a, row, item.n + c.warpgroup * a.outputs + output, numerics::shard_tree(part, a.cluster));
+      store_output(a, row, item.n + c.warpgroup * a.outputs + output, numerics::shard_tree(part, a.split));
     }
   }
   named_barrier(1, threads);
-  arrive_at_all(a, exchange.read);
+  arrive_at_all(a, exchange, exchange.read);
 }
 
 // The consumers' walk. chain: one shard into its argument.
 template <int kRows, int kLevels, class Chain>
 EADEM_DEVICE void consume(const StreamArgs& a, const Consumer& c, const Exchange& exchange, int first_item, int step,
                           const Chain& chain) {
-  const int shards = a.shape.shards / a.cluster;
+  const int shards = a.shape.shards / a.split;
   uint32_t parity = 0;
   bool waited = false;
   for (int index = first_item; index < a.items; index += step) {
-    const Item item = item_at(a, index);
+    const Item item = item_at(a, c.place, index);
     float sum[kRows / 2];
     shard_sum<kRows / 2, kLevels>(shards, sum, chain);
     if (!waited) wait_for_prerequisites(), waited = true;
-    if (kLevels == 0 || a.cluster == 1) {
+    if (kLevels == 0 || a.split == 1) {
       store_sums<kRows>(a, c, item, sum);
     } else {
       join_cluster<kRows>(a, c, item, exchange, parity, sum);
@@ -270,7 +278,7 @@ EADEM_DEVICE void consume(const StreamArgs& a, const Consumer& c, const Exchange
     }
   }
   // Nobody may still read this CTA's sums when it ends.
-  if (kLevels > 0 && a.cluster > 1) wait_for_all(exchange.read, parity ^ 1);
+  if (kLevels > 0 && a.split > 1) wait_for_all(exchange.read, parity ^ 1);
 }
 
 // The whole kernel; kGroups: scale groups of a tile under int8, 0 under mma16.
@@ -280,35 +288,43 @@ EADEM_DEVICE void stream_linear(const StreamArgs& a) {
   __shared__ uint64_t barriers[2 * kMaxStages + 2];
   const int consumers = static_cast<int>(blockDim.x) - 32;
   // The swizzle counts from multiples of 1,024.
-  const Ring ring = make_ring(a, barriers, (shared_address(dynamic) + 1023) & ~1023u, consumers / 32);
+  const Ring ring = make_ring(a, barriers, (shared_address(dynamic) + 1023) & ~1023u, consumers / 32 * a.share);
   Exchange exchange{shared_address(barriers + 2 * kMaxStages), shared_address(barriers + 2 * kMaxStages + 1), 0};
   if (threadIdx.x == 0) {
-    barrier_init(exchange.written, a.cluster);
-    barrier_init(exchange.read, a.cluster);
+    barrier_init(exchange.written, a.split);
+    barrier_init(exchange.read, a.split);
     barrier_init_fence();
   }
   launch_dependents();
-  if (kLevels > 0 && a.cluster > 1) {
-    exchange.rank = cluster_rank();
+  const int cluster = a.split * a.share;
+  Place place;
+  if (cluster > 1) {
+    const int rank = static_cast<int>(cluster_rank());
+    place = {rank % a.split, rank / a.split};
+    exchange.first = static_cast<uint32_t>(rank - place.split);
     cluster_arrive();
     cluster_wait();
   } else {
     __syncthreads();
   }
-  const int first = static_cast<int>(blockIdx.x) / a.cluster, step = static_cast<int>(gridDim.x) / a.cluster;
+  const int first = static_cast<int>(blockIdx.x) / cluster, step = static_cast<int>(gridDim.x) / cluster;
   if (static_cast<int>(threadIdx.x) >= consumers) {
-    const int shards = a.shape.shards / a.cluster, begin = static_cast<int>(exchange.rank) * shards;
-    if (static_cast<int>(threadIdx.x) == consumers) produce(a, ring, first, step, begin, begin + shards);
-    return;
+    if (static_cast<int>(threadIdx.x) == consumers) produce(a, ring, place, first, step);
+  } else {
+    Consumer c{ring, {}, place, static_cast<int>(threadIdx.x) / kWarpgroup, static_cast<int>(threadIdx.x) % kWarpgroup};
+    consume<kRows, kLevels>(a, c, exchange, first, step, [&](float (&sum)[kRows / 2]) {
+      if constexpr (kGroups == 0) {
+        shard_chain<kRows>(a, c, sum);
+      } else {
+        shard_chain_int8<kRows, kGroups>(a, c, sum);
+      }
+    });
   }
-  Consumer c{ring, {}, static_cast<int>(threadIdx.x) / kWarpgroup, static_cast<int>(threadIdx.x) % kWarpgroup};
-  consume<kRows, kLevels>(a, c, exchange, first, step, [&](float (&sum)[kRows / 2]) {
-    if constexpr (kGroups == 0) {
-      shard_chain<kRows>(a, c, sum);
-    } else {
-      shard_chain_int8<kRows, kGroups>(a, c, sum);
-    }
-  });
+  // Others may still arrive at this CTA's barriers.
+  if (a.share > 1) {
+    cluster_arrive();
+    cluster_wait();
+  }
 }
 
 }  // namespace
