@@ -1,0 +1,236 @@
+// The steps between linear layers on a CUDA device give the reference's bytes: every row of a batch, at lengths around
+// every vector width, on values of every size, with rows that are NaN among them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "bits/attention/harness.h"
+#include "bits/cuda/device_memory.h"
+#include "kernels/cuda/attention/layout.h"
+#include "kernels/cuda/rows/rows.h"
+#include "numerics/layer.h"
+
+namespace eadem::test {
+namespace {
+
+using kernels::QkvShape;
+namespace cuda = kernels::cuda;
+
+constexpr float kNan = __builtin_nanf("");
+
+// Every row has values of another size; every fifth has a NaN.
+std::vector<float> make_rows(int rows, int n, uint64_t seed, bool with_nan) {
+  Random random(seed);
+  std::vector<float> x;
+  for (int row = 0; row < rows; ++row) {
+    for (int i = 0; i < n; ++i) {
+      const float ordinary = random.normal();
+      const float scale = row % 4 == 0   ? 1.0f
+                          : row % 4 == 1 ? random.power_of_two(-40, 40)
+                          : row % 4 == 2 ? random.power_of_two(-126, -60)
+                                         : random.power_of_two(40, 125);
+      x.push_back(random.below(50) == 0 ? -0.0f : ordinary * scale);
+    }
+    if (with_nan && row % 5 == 4) x[x.size() - 1 - static_cast<size_t>(random.below(n))] = kNan;
+  }
+  return x;
+}
+
+// std::vector<bool> has no bytes.
+using Flags = std::vector<uint8_t>;
+
+struct Outcome {
+  std::vector<uint16_t> y;
+  Flags bad;
+  bool operator==(const Outcome&) const = default;
+};
+
+std::string first_difference(const Outcome& a, const Outcome& b, int width) {
+  for (size_t i = 0; i < a.y.size(); ++i) {
+    if (a.y[i] != b.y[i]) {
+      return "row " + std::to_string(i / static_cast<size_t>(width)) + " element " +
+             std::to_string(i % static_cast<size_t>(width)) + ": " + std::to_string(a.y[i]) + " " +
+             std::to_string(b.y[i]);
+    }
+  }
+  for (size_t r = 0; r < a.bad.size(); ++r) {
+    if (a.bad[r] != b.bad[r]) return "flag of row " + std::to_string(r);
+  }
+  return "";
+}
+
+const int kLengths[] = {1, 2, 3, 4, 7, 8, 31, 32, 64, 100, 255, 256, 257, 576, 1000, 1536, 2049, 4096, 5120, 12288};
+
+TEST(CudaRows, RmsNorm) {
+  EADEM_NEEDS_DEVICE();
+  for (int n : kLengths) {
+    for (float eps : {1e-5f, 0.0f}) {
+      const int rows = 23, padded = numerics::padded_to_leaf(n);
+      const auto x = make_rows(rows, n, static_cast<uint64_t>(n), true), weight = make_rows(1, n, 2, false);
+      const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(padded);
+      Outcome expected{std::vector<uint16_t>(count), Flags(rows)};
+      for (int r = 0; r < rows; ++r) {
+        expected.bad[r] = !reference().rms_norm(&x[static_cast<size_t>(r * n)], weight.data(), n, padded, eps,
+                                                &expected.y[static_cast<size_t>(r * padded)]);
+      }
+      const DeviceArray<float> dx(x), dw(weight);
+      const DeviceArray<uint16_t> y(std::vector<uint16_t>(count, 0xffff));
+      const DeviceArray<uint8_t> bad(static_cast<size_t>(rows));
+      cuda::rms_norm(nullptr, dx.get(), dw.get(), rows, n, padded, eps, y.get(), reinterpret_cast<bool*>(bad.get()));
+      finish_kernels();
+      const Outcome got{y.host(), bad.host()};
+      EXPECT_EQ(first_difference(got, expected, padded), "") << n;
+      EXPECT_EQ(std::count(got.bad.begin(), got.bad.end(), 1) >= 4, true) << n;
+      // Negative control: another order of the sum is told apart.
+      if (n == 4096 && eps != 0) {
+        auto turned = x;
+        std::reverse(turned.begin(), turned.begin() + n);
+        auto turned_weight = weight;
+        std::reverse(turned_weight.begin(), turned_weight.end());
+        std::vector<uint16_t> other(static_cast<size_t>(padded));
+        int differing = 0;
+        for (int r = 0; r < rows; ++r) {
+          std::copy_n(&x[static_cast<size_t>(r * n)], n, turned.begin());
+          std::reverse(turned.begin(), turned.begin() + n);
+          reference().rms_norm(turned.data(), turned_weight.data(), n, padded, eps, other.data());
+          for (int i = 0; i < n; ++i)
+            differing += other[static_cast<size_t>(n - 1 - i)] != got.y[static_cast<size_t>(r * padded + i)];
+        }
+        EXPECT_GT(differing, 0);
+      }
+    }
+  }
+}
+
+TEST(CudaRows, SwiGlu) {
+  EADEM_NEEDS_DEVICE();
+  for (int n : kLengths) {
+    const int rows = 23, padded = numerics::padded_to_leaf(n);
+    auto x = make_rows(rows, 2 * n, static_cast<uint64_t>(n), true);
+    for (size_t i = 0; i < x.size(); i += 3) x[i] = x[i] * 1e-3f;  // gates where the sigmoid is neither 0 nor 1
+    const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(padded);
+    Outcome expected{std::vector<uint16_t>(count), Flags(rows)};
+    for (int r = 0; r < rows; ++r) {
+      expected.bad[r] = !reference().swiglu(&x[static_cast<size_t>(2 * r * n)], n, padded,
+                                            &expected.y[static_cast<size_t>(r * padded)]);
+    }
+    const DeviceArray<float> dx(x);
+    const DeviceArray<uint16_t> y(std::vector<uint16_t>(count, 0xffff));
+    const DeviceArray<uint8_t> bad(static_cast<size_t>(rows));
+    cuda::swiglu(nullptr, dx.get(), rows, n, padded, y.get(), reinterpret_cast<bool*>(bad.get()));
+    finish_kernels();
+    EXPECT_EQ(first_difference({y.host(), bad.host()}, expected, padded), "") << n;
+  }
+}
+
+TEST(CudaRows, EmbedAndGather) {
+  EADEM_NEEDS_DEVICE();
+  for (int n : {1, 7, 64, 576, 2048, 4100}) {
+    const int vocab = 50, rows = 9;
+    Random random(static_cast<uint64_t>(n));
+    std::vector<uint16_t> table;
+    for (int i = 0; i < vocab * n; ++i) table.push_back(numerics::bf16_operand(random.normal()));
+    const std::vector<int32_t> tokens = {3, 0, 49, 3, -1, 17, 8, 48, 1};
+    const DeviceArray<uint16_t> dtable(table), gathered(std::vector<uint16_t>(static_cast<size_t>(rows * n), 0xffff));
+    const DeviceArray<int32_t> dtokens(tokens);
+    const DeviceArray<float> h(std::vector<float>(static_cast<size_t>(rows * n), 7.0f));
+    cuda::embed(nullptr, dtable.get(), dtokens.get(), rows, n, h.get());
+    cuda::gather(nullptr, dtable.get(), dtokens.get(), rows, n, gathered.get());
+    finish_kernels();
+    const auto floats = h.host();
+    const auto operands = gathered.host();
+    for (int r = 0; r < rows; ++r) {
+      for (int i = 0; i < n; ++i) {
+        const size_t at = static_cast<size_t>(r * n + i);
+        const bool padding = tokens[static_cast<size_t>(r)] < 0;
+        const uint16_t operand = padding ? 0xffff : table[static_cast<size_t>(tokens[static_cast<size_t>(r)] * n + i)];
+        ASSERT_EQ(operands[at], operand) << n << " " << r << " " << i;
+        ASSERT_EQ(floats[at], padding ? 7.0f : numerics::operand_value(operand)) << n << " " << r << " " << i;
+      }
+    }
+  }
+}
+
+struct QkvCase {
+  int heads, kv_heads, head_size, rotary;
+  bool norms;
+};
+
+void check_qkv(const QkvCase& c) {
+  const std::string name = std::to_string(c.heads) + "/" + std::to_string(c.kv_heads) + " heads of " +
+                           std::to_string(c.head_size) + ", rotary " + std::to_string(c.rotary);
+  const int rows = 21, padded = numerics::padded_to_leaf(c.head_size), width = (c.heads + 2 * c.kv_heads) * c.head_size;
+  const auto x = make_rows(rows, width, 5, true);
+  const auto q_norm = make_rows(1, c.head_size, 6, false), k_norm = make_rows(1, c.head_size, 7, false);
+  Random random(8);
+  std::vector<float> cosine, sine;
+  for (int i = 0; i < rows * c.rotary / 2; ++i)
+    cosine.push_back(random.uniform(-1, 1)), sine.push_back(random.uniform(-1, 1));
+  // Rows of three sequences, two blocks each; one row is padding.
+  std::vector<int64_t> positions;
+  std::vector<int32_t> sequences;
+  for (int r = 0; r < rows; ++r) positions.push_back(r == 11 ? -1 : 50 + r), sequences.push_back(r % 3);
+  const std::vector<int32_t> tables = {4, 1, -1, 0, 5, -1, 3, 2, -1};
+  const AttentionShape attention = make_shape(Numerics::kMma16, c.kv_heads, c.heads / c.kv_heads, c.head_size, 0);
+  const size_t head_bytes = cuda::kv_bytes(attention), block_bytes = head_bytes * static_cast<size_t>(c.kv_heads);
+
+  QkvShape shape{c.heads, c.kv_heads, c.head_size, padded, c.rotary, nullptr, nullptr, 1e-6f};
+  if (c.norms) shape.q_norm = q_norm.data(), shape.k_norm = k_norm.data();
+  std::vector<uint16_t> expected_q(static_cast<size_t>(rows * c.heads * padded), 0xffff);
+  std::vector<std::byte> expected_kv(6 * block_bytes);
+  Flags expected_bad(rows);
+  for (int r = 0; r < rows; ++r) {
+    if (positions[static_cast<size_t>(r)] < 0) continue;
+    std::vector<float> row(x.begin() + r * width, x.begin() + (r + 1) * width);
+    std::vector<uint16_t> k(static_cast<size_t>(c.kv_heads * c.head_size)), v(k.size());
+    expected_bad[static_cast<size_t>(r)] =
+        !reference().split_qkv(shape, row.data(), cosine.data() + r * c.rotary / 2, sine.data() + r * c.rotary / 2,
+                               expected_q.data() + r * c.heads * padded, k.data(), v.data());
+    const int64_t position = positions[static_cast<size_t>(r)];
+    const int32_t block = tables[static_cast<size_t>(sequences[static_cast<size_t>(r)] * 3 + position / 64)];
+    for (int h = 0; h < c.kv_heads; ++h) {
+      cuda::kv_write(
+          attention,
+          expected_kv.data() + static_cast<size_t>(block) * block_bytes + static_cast<size_t>(h) * head_bytes,
+          static_cast<int>(position % 64), k.data() + h * c.head_size, v.data() + h * c.head_size);
+    }
+  }
+
+  const DeviceArray<float> dx(x), dcosine(cosine), dsine(sine), dq_norm(q_norm), dk_norm(k_norm);
+  const DeviceArray<int64_t> dpositions(positions);
+  const DeviceArray<int32_t> dsequences(sequences), dtables(tables);
+  const DeviceArray<uint16_t> q(std::vector<uint16_t>(expected_q.size(), 0xffff));
+  const DeviceArray<uint8_t> bad(static_cast<size_t>(rows)), kv(expected_kv.size());
+  kernels::DeviceQkvCall call;
+  call.qkv = dx.get(), call.cosine = dcosine.get(), call.sine = dsine.get();
+  call.positions = dpositions.get(), call.sequences = dsequences.get();
+  call.kv = {reinterpret_cast<std::byte*>(kv.get()), dtables.get(), 3, block_bytes, head_bytes};
+  call.q = q.get(), call.bad = reinterpret_cast<bool*>(bad.get());
+  if (c.norms) shape.q_norm = dq_norm.get(), shape.k_norm = dk_norm.get();
+  cuda::split_qkv(nullptr, shape, attention, call, rows);
+  finish_kernels();
+  EXPECT_EQ(first_difference({q.host(), bad.host()}, {expected_q, expected_bad}, c.heads * padded), "") << name;
+  const auto got = kv.host();
+  EXPECT_EQ(std::memcmp(got.data(), expected_kv.data(), got.size()), 0) << name;
+  EXPECT_GE(std::count(expected_bad.begin(), expected_bad.end(), 1), 3) << name;
+}
+
+TEST(CudaRows, SplitQkv) {
+  EADEM_NEEDS_DEVICE();
+  const QkvCase cases[] = {{9, 3, 64, 64, false},  {32, 8, 128, 128, false}, {8, 8, 96, 96, false},
+                           {5, 1, 80, 40, false},  {4, 2, 256, 256, false},  {4, 4, 8, 8, false},
+                           {3, 3, 160, 32, false}, {2, 1, 100, 0, false},    {7, 7, 33, 2, false},
+                           {2, 2, 250, 250, false}};
+  for (QkvCase c : cases) {
+    for (bool norms : {false, true}) {
+      c.norms = norms;
+      check_qkv(c);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace eadem::test
