@@ -105,10 +105,12 @@ EADEM_LANE Vec lane_weight(Vec s, Vec c, Vec minus_mc) {
 // Two weights of each lane as one word of operands: `low` in the lower half. A weight is 0 or in 2^-50 .. 2^9 (rows
 // that were flagged aside), so that rounding to nearest even is all that bf16_operand does.
 EADEM_LANE IVec operand_words(Vec low, Vec high) {
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) || defined(__AMX_BF16__)
+  // Written out, since the AMX set is compiled without AVX512_BF16; whoever has AMX has it (amx_supported asks).
   alignas(64) static constexpr uint16_t kOrder[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                                       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  const __m512i apart = (__m512i)_mm512_cvtne2ps_pbh(high.v, low.v);
+  __m512i apart;
+  asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(apart) : "v"(high.v), "v"(low.v));
   return IVec(_mm512_permutexvar_epi16(_mm512_load_si512(kOrder), apart));
 #else
   const auto rounded = [](Vec x) {
@@ -119,17 +121,17 @@ EADEM_LANE IVec operand_words(Vec low, Vec high) {
 }
 
 // Weighs a block's 64 keys for 16 lanes: put(pair, low, high) takes the weights of keys 2 pair and 2 pair + 1, and l
-// goes on (numerics::add_weights: the trees over key pairs run over the lines here). after(j) is called once for each
-// eight keys: a place for prefetches.
-template <class Put, class After>
+// goes on (numerics::add_weights: the trees over key pairs run over the lines here). beside(j) is called before each
+// eight keys, with j from 0 to 7, and with 8 at the end: a place for work of other units of the machine.
+template <class Put, class Beside>
 EADEM_INLINE void weigh_lanes(const float* scores, float c, const LaneStep& step, Vec* l, const Put& put,
-                              const After& after) {
+                              const Beside& beside) {
   const Vec cs(c);
   Vec quarter[4], half[4], sum[4];  // of u[0 .. 1], u[0 .. 3], u[0 .. 7], in turn
   for (int part = 0; part < 2; ++part) {
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
-      after(part * 4 + j);
+      beside(part * 4 + j);
       const float* line = scores + (part * 4 + j) * 8 * kRowLanes;
 #pragma GCC unroll 4
       for (int r = 0; r < 4; ++r) {
@@ -145,6 +147,7 @@ EADEM_INLINE void weigh_lanes(const float* scores, float c, const LaneStep& step
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) sum[r] = part == 0 ? half[r] : add(sum[r], half[r]);
   }
+  beside(8);
 #pragma GCC unroll 4
   for (int r = 0; r < 4; ++r) l[r] = fma(l[r], step.factor, sum[r]);
 }

@@ -1,12 +1,14 @@
 // fma32's attention on AMX tiles. A tile product of 16 keys (or 16 elements of the values) x 16 rows and heads is one
 // leaf of 256 chains; between the products, rows and heads are the lanes of cpu/attention_lanes.h.
 //
-// A KV block is K, [64 keys][head_padded], and then V transposed, [elements, padded to 16][64 keys]: both are read as
-// tiles of 16 lines x 32 operands where they lie. The other side's tiles, [16 pairs][16 rows and heads][2], are q,
-// packed once a call, and the weights, as the lanes write them. O is [elements][16 lanes] until the split's end.
+// A KV block is K, a tile [16 keys][32 elements] for each 16 keys and leaf of the head, and then V transposed, a tile
+// [16 elements][32 keys] for each 16 elements and leaf of the block: contiguous, since a tile's lines come from the
+// second-level cache at half the rate where they lie 128 bytes apart. The other side's tiles, [16 pairs][16 rows and
+// heads][2], are q, packed once a call, and the weights, as the lanes write them. O is [elements][16 lanes] until the
+// split's end.
 //
-// The products run in a unit of their own. So that it has work while vectors weigh keys, the scores of the next block
-// (or of the next 16 lanes) are asked for before the weights of this one.
+// The products run in a unit of their own, which has work while vectors weigh a block's keys: the scores of the next
+// block (or of the next 16 lanes) and the outputs of the one before.
 #pragma once
 
 #include "kernels/calls.h"
@@ -19,146 +21,134 @@ namespace {
 
 inline constexpr int kKeyTiles = kKvBlock / kTileRows;
 inline constexpr int kLaneWords = kTileRows * kRowLanes;  // 32-bit words of a tile whose lines are 16 lanes
-inline constexpr size_t kValueLineBytes = kKvBlock * sizeof(uint16_t);
-
-EADEM_FN size_t key_line_bytes(const AttentionShape& shape) { return static_cast<size_t>(shape.head_padded) * 2; }
-EADEM_FN int value_tiles(const AttentionShape& shape) { return (shape.head_size + kTileRows - 1) / kTileRows; }
+inline constexpr int kTileOperands = kTileRows * numerics::kLeaf;
+static_assert(kKvBlock == 2 * numerics::kLeaf);
 
 // The other tree has no tiles: it keeps the panels of cpu/attention.h.
 EADEM_FN bool has_tiles(const AttentionShape& shape) { return shape.numerics == Numerics::kFma32; }
 
+EADEM_FN int key_leaves(const AttentionShape& shape) { return shape.head_padded / numerics::kLeaf; }
+EADEM_FN int value_tiles(const AttentionShape& shape) { return (shape.head_size + kTileRows - 1) / kTileRows; }
+EADEM_FN size_t tile_key_bytes(const AttentionShape& shape) {
+  return static_cast<size_t>(kKeyTiles * key_leaves(shape)) * kTileBytes;
+}
+
 EADEM_FN size_t tile_kv_bytes(const AttentionShape& shape) {
   if (!has_tiles(shape)) return kv_bytes(shape);
-  return kKvBlock * key_line_bytes(shape) + static_cast<size_t>(value_tiles(shape) * kTileRows) * kValueLineBytes;
+  return tile_key_bytes(shape) + static_cast<size_t>(2 * value_tiles(shape)) * kTileBytes;
+}
+
+// Where a slot's keys and values begin, in operands from the block's start: leaves of keys and elements of values are a
+// tile, or a line of one, apart.
+EADEM_FN int tile_key_index(const AttentionShape& shape, int slot) {
+  return slot / kTileRows * key_leaves(shape) * kTileOperands + slot % kTileRows * numerics::kLeaf;
+}
+EADEM_FN int tile_value_index(const AttentionShape& shape, int slot) {
+  return (kKeyTiles * key_leaves(shape) + slot / numerics::kLeaf) * kTileOperands + slot % numerics::kLeaf;
+}
+EADEM_FN int tile_value_step(int element) {
+  return element / kTileRows * 2 * kTileOperands + element % kTileRows * numerics::kLeaf;
 }
 
 EADEM_FN void tile_kv_write(const AttentionShape& shape, std::byte* block, int slot, const uint16_t* k,
                             const uint16_t* v) {
   if (!has_tiles(shape)) return kv_write(shape, block, slot, k, v);
-  auto* operands = reinterpret_cast<uint16_t*>(block);
-  std::copy_n(k, shape.head_size, operands + slot * shape.head_padded);
-  uint16_t* values = operands + kKvBlock * shape.head_padded + slot;
-  for (int d = 0; d < shape.head_size; ++d) values[d * kKvBlock] = v[d];
+  uint16_t* const keys = reinterpret_cast<uint16_t*>(block) + tile_key_index(shape, slot);
+  for (int d = 0; d < shape.head_size; d += numerics::kLeaf) {
+    std::copy_n(k + d, std::min(numerics::kLeaf, shape.head_size - d), keys + d / numerics::kLeaf * kTileOperands);
+  }
+  uint16_t* const values = reinterpret_cast<uint16_t*>(block) + tile_value_index(shape, slot);
+  for (int d = 0; d < shape.head_size; ++d) values[tile_value_step(d)] = v[d];
 }
 
 EADEM_FN void tile_kv_read(const AttentionShape& shape, const std::byte* block, int slot, uint16_t* k, uint16_t* v) {
   if (!has_tiles(shape)) return kv_read(shape, block, slot, k, v);
-  const auto* operands = reinterpret_cast<const uint16_t*>(block);
-  std::copy_n(operands + slot * shape.head_padded, shape.head_size, k);
-  const uint16_t* values = operands + kKvBlock * shape.head_padded + slot;
-  for (int d = 0; d < shape.head_size; ++d) v[d] = values[d * kKvBlock];
+  const auto* keys = reinterpret_cast<const uint16_t*>(block) + tile_key_index(shape, slot);
+  for (int d = 0; d < shape.head_size; ++d) k[d] = keys[d / numerics::kLeaf * kTileOperands + d % numerics::kLeaf];
+  const auto* values = reinterpret_cast<const uint16_t*>(block) + tile_value_index(shape, slot);
+  for (int d = 0; d < shape.head_size; ++d) v[d] = values[tile_value_step(d)];
 }
 
-// scores[64 keys][16 lanes] of a block; q: tiles, one a leaf of the head.
-EADEM_FN void score_tiles(const AttentionShape& shape, const std::byte* keys, const uint32_t* q, float* scores) {
-  const size_t line = key_line_bytes(shape), tile = kTileRows * line;
-  tile_zero<0>(), tile_zero<1>(), tile_zero<2>(), tile_zero<3>();
-  for (int leaf = 0; leaf < shape.head_padded / numerics::kLeaf; ++leaf, keys += kTileRowBytes, q += kLaneWords) {
+// Products work on kLanes times 16 rows and heads, 1 or 2: the tile of keys or values then serves both. What they
+// write stays in tiles 0 and 1 while vectors work, and is stored when the next product is about to begin: a store that
+// waited for its product would hold up everything behind it.
+
+// Scores of a tile of keys. q: [leaf][16 pairs][16 lanes] words; q_step: words from the first 16 lanes to the second.
+template <int kLanes>
+EADEM_LANE void begin_scores(int leaves, const std::byte* keys, const uint32_t* q, int q_step) {
+  tile_zero<0>(), tile_zero<1>();
+  for (int leaf = 0; leaf < leaves; ++leaf, keys += kTileBytes, q += kLaneWords) {
+    tile_load<2>(keys);
     tile_load<4>(q);
-    tile_load<5>(keys, line);
-    tile_bf16_leaf<0, 5, 4>();
-    tile_load<6>(keys + tile, line);
-    tile_bf16_leaf<1, 6, 4>();
-    tile_load<7>(keys + 2 * tile, line);
-    tile_bf16_leaf<2, 7, 4>();
-    tile_load<5>(keys + 3 * tile, line);
-    tile_bf16_leaf<3, 5, 4>();
+    tile_bf16_leaf<0, 2, 4>();
+    if constexpr (kLanes == 1) continue;
+    tile_load<5>(q + q_step);
+    tile_bf16_leaf<1, 2, 5>();
   }
-  tile_store<0>(scores), tile_store<1>(scores + kLaneWords);
-  tile_store<2>(scores + 2 * kLaneWords), tile_store<3>(scores + 3 * kLaneWords);
 }
 
-// Four tiles of O go on over both leaves of a block; the weights are in tiles 4 and 5.
-EADEM_FN void output_tiles4(const std::byte* values, float* o) {
-  constexpr size_t kTile = kTileRows * kValueLineBytes;
-  tile_load<0>(o), tile_load<1>(o + kLaneWords), tile_load<2>(o + 2 * kLaneWords), tile_load<3>(o + 3 * kLaneWords);
-  tile_load<6>(values, kValueLineBytes);
-  tile_bf16_leaf<0, 6, 4>();
-  tile_load<7>(values + kTile, kValueLineBytes);
-  tile_bf16_leaf<1, 7, 4>();
-  tile_load<6>(values + 2 * kTile, kValueLineBytes);
-  tile_bf16_leaf<2, 6, 4>();
-  tile_load<7>(values + 3 * kTile, kValueLineBytes);
-  tile_bf16_leaf<3, 7, 4>();
-  tile_load<6>(values + kTileRowBytes, kValueLineBytes);
-  tile_bf16_leaf<0, 6, 5>();
-  tile_load<7>(values + kTileRowBytes + kTile, kValueLineBytes);
-  tile_bf16_leaf<1, 7, 5>();
-  tile_load<6>(values + kTileRowBytes + 2 * kTile, kValueLineBytes);
-  tile_bf16_leaf<2, 6, 5>();
-  tile_load<7>(values + kTileRowBytes + 3 * kTile, kValueLineBytes);
-  tile_bf16_leaf<3, 7, 5>();
-  tile_store<0>(o), tile_store<1>(o + kLaneWords), tile_store<2>(o + 2 * kLaneWords), tile_store<3>(o + 3 * kLaneWords);
-}
-
-EADEM_FN void output_tile1(const std::byte* values, float* o) {
-  tile_load<0>(o);
-  tile_load<6>(values, kValueLineBytes);
-  tile_bf16_leaf<0, 6, 4>();
-  tile_load<7>(values + kTileRowBytes, kValueLineBytes);
-  tile_bf16_leaf<0, 7, 5>();
-  tile_store<0>(o);
-}
-
-EADEM_FN void output_tiles(int tiles, const std::byte* values, const uint32_t* weights, float* o) {
-  static_assert(kKvBlock == 2 * numerics::kLeaf);
-  constexpr size_t kTile = kTileRows * kValueLineBytes;
+// The weights of a block: tiles 4 and 5 for the first 16 lanes, 6 and 7 for the second.
+template <int kLanes>
+EADEM_LANE void load_weights(const uint32_t* weights) {
   tile_load<4>(weights), tile_load<5>(weights + kLaneWords);
-  int tile = 0;
-  for (; tile + 4 <= tiles; tile += 4) output_tiles4(values + tile * kTile, o + tile * kLaneWords);
-  for (; tile < tiles; ++tile) output_tile1(values + tile * kTile, o + tile * kLaneWords);
+  if constexpr (kLanes == 2) tile_load<6>(weights + 2 * kLaneWords), tile_load<7>(weights + 3 * kLaneWords);
 }
 
-// Up to 64 rows x heads that walk the blocks of a split together, 16 at a time.
+// A tile of O goes on over both leaves of a block.
+template <int kLanes>
+EADEM_LANE void begin_output(const std::byte* values, const float* o, int o_step) {
+  tile_load<0>(o);
+  tile_load<2>(values);
+  tile_bf16_leaf<0, 2, 4>();
+  if constexpr (kLanes == 2) {
+    tile_load<1>(o + o_step);
+    tile_bf16_leaf<1, 2, 6>();
+  }
+  tile_load<3>(values + kTileBytes);
+  tile_bf16_leaf<0, 3, 5>();
+  if constexpr (kLanes == 2) tile_bf16_leaf<1, 3, 7>();
+}
+
+template <int kLanes>
+EADEM_LANE void end_product(float* to, int step) {
+  tile_store<0>(to);
+  if constexpr (kLanes == 2) tile_store<1>(to + step);
+}
+
+// Up to 16 kLanes rows x heads that walk the blocks of a split together.
+template <int kLanes>
 class TileChunk {
  public:
-  static constexpr int kTiles = 4, kLanes = kTiles * kRowLanes;
-
   // Rows x heads [first, first + count) of the call.
   TileChunk(const AttentionShape& shape, const AttentionRows& rows, int kv_head, int64_t split, int first, int count)
       : shape_(shape), rows_(rows), kv_head_(kv_head), split_(split), first_(first), count_(count) {
-    tiles_ = (count + kRowLanes - 1) / kRowLanes;
-    for (int t = 0; t < tiles_; ++t) {
+    for (int t = 0; t < kLanes; ++t) {
       lanes_[t] = start_lanes(shape, rows, split, first + t * kRowLanes, lanes_of(t));
-      low_ = std::min(low_, lanes_[t].first);
-      high_ = std::max(high_, lanes_[t].last);
       pack_queries(t);
     }
-    std::fill_n(o_, tiles_ * o_stride(), 0.0f);
+    int low = lanes_[0].first, high = lanes_[0].last;
+    for (const LaneRows& lanes : lanes_) low = std::min(low, lanes.first), high = std::max(high, lanes.last);
+    begin_ = low / kKvBlock, end_ = (high + kKvBlock - 1) / kKvBlock;
+    std::fill_n(o_, kLanes * o_step(), 0.0f);
   }
 
   void run(const SplitResult& result) {
-    Step step = next({low_ / kKvBlock, -1});
-    if (!step.end) score(step, scores_[0]);
-    for (int turn = 0; !step.end; ++turn) {
-      const Step later = next(step);
-      if (!later.end) score(later, scores_[(turn + 1) % 2]);
-      weigh(step, scores_[turn % 2], result.bad);
-      output_tiles(value_tiles(shape_), block(step.block) + kKvBlock * key_line_bytes(shape_), weights_,
-                   o_ + step.tile * o_stride());
-      step = later;
+    if (begin_ < end_) {
+      for (int part = 0; part < kKeyTiles; ++part) begin_score(begin_, part), end_score(part, 0);
+      for (int t = 0; t < kLanes; ++t) look(begin_, t, 0);
     }
-    for (int t = 0; t < tiles_; ++t) finish(t, result);
+    for (int b = begin_; b < end_; ++b) weigh(b, (b - begin_) % 2, result.bad);
+    if (begin_ < end_) output(end_ - 1, (end_ - 1 - begin_) % 2);
+    for (int t = 0; t < kLanes; ++t) finish(t, result);
   }
 
  private:
-  // A block of the split and 16 lanes that see some of it.
-  struct Step {
-    int block, tile;
-    bool end = false;
-  };
-
-  Step next(Step step) const {
-    for (;;) {
-      if (++step.tile == tiles_) step.tile = 0, ++step.block;
-      if (step.block * kKvBlock >= high_) return {0, 0, true};
-      if (lanes_[step.tile].sees(step.block * kKvBlock)) return step;
-    }
-  }
+  static constexpr int kScores = kKvBlock * kRowLanes;       // floats of a block and 16 lanes
+  static constexpr int kWeights = kKvBlock / 2 * kRowLanes;  // words
 
   int lanes_of(int t) const { return std::min(kRowLanes, count_ - t * kRowLanes); }
-  int o_stride() const { return shape_.head_padded * kRowLanes; }
-  int q_stride() const { return shape_.head_padded / 2 * kRowLanes; }
+  int o_step() const { return shape_.head_padded * kRowLanes; }
+  int q_step() const { return shape_.head_padded / 2 * kRowLanes; }
   const std::byte* block(int b) const { return rows_.kv.block(split_ * (kSplit / kKvBlock) + b, kv_head_); }
 
   void pack_queries(int t) {
@@ -170,40 +160,108 @@ class TileChunk {
         const int64_t head = static_cast<int64_t>(at / group) * shape_.heads + kv_head_ * group + at % group;
         memcpy(lines[i], rows_.q + head * shape_.head_padded + 2 * word, sizeof lines[i]);
       }
-      transpose_words(lines, kTileRows, lanes_of(t), q_ + t * q_stride() + word * kRowLanes, kRowLanes, kTileRows);
+      transpose_words(lines, kTileRows, lanes_of(t), q_ + t * q_step() + word * kRowLanes, kRowLanes, kTileRows);
     }
   }
 
-  void score(const Step& step, float* scores) const {
-    score_tiles(shape_, block(step.block), q_ + step.tile * q_stride(), scores);
+  // A block's scores come in four parts, and so does what it adds to O; `turn`: which of two buffers is the block's.
+  EADEM_LANE void begin_score(int b, int part) const {
+    const int leaves = key_leaves(shape_);
+    begin_scores<kLanes>(leaves, block(b) + static_cast<size_t>(part * leaves) * kTileBytes, q_, q_step());
+  }
+  EADEM_LANE void end_score(int part, int turn) { end_product<kLanes>(scores_[turn] + part * kLaneWords, kScores); }
+
+  // The largest scores of 16 lanes, once what they do not see is hidden.
+  EADEM_LANE void look(int b, int t, int turn) {
+    float* const scores = scores_[turn] + t * kScores;
+    if (!lanes_[t].all_see(b * kKvBlock)) hide_keys(lanes_[t], b * kKvBlock, scores);
+    largest_[t] = largest_score(scores);
   }
 
-  void weigh(const Step& step, float* scores, bool* bad) {
-    LaneRows& lanes = lanes_[step.tile];
-    const int key = step.block * kKvBlock;
-    if (!lanes.all_see(key)) hide_keys(lanes, key, scores);
-    const LaneStep moved = move_references(largest_score(scores), shape_.c, lanes.m);
-    if (any(moved.rescale)) rescale_lanes(moved, shape_.head_padded, o_ + step.tile * o_stride());
-    if (moved.bad != 0) flag(step.tile, moved.bad, bad);
-    uint32_t* const weights = weights_;
-    const auto put = [weights](int pair, Vec low, Vec high) {
-      operand_words(low, high).store(weights + pair * kRowLanes);
-    };
-    // Scores run a block ahead of the weights, so keys are asked for two blocks ahead.
-    const bool first = step.tile == 0, keys = first && key + 2 * kKvBlock < high_,
-               values = first && key + kKvBlock < high_;
-    const size_t key_bytes = kKvBlock * key_line_bytes(shape_), eighth = key_bytes / 8;
-    const std::byte* const k = keys ? block(step.block + 2) : nullptr;
-    const std::byte* const v = values ? block(step.block + 1) + key_bytes : nullptr;
-    weigh_lanes(scores, shape_.c, moved, lanes.l, put, [=](int part) {
-      if (keys) prefetch_lines(k + static_cast<size_t>(part) * eighth, eighth);
-      if (values) prefetch_lines(v + static_cast<size_t>(part) * eighth, eighth);
-    });
+  // The last tile of a part waits for end_part.
+  int part_end(int part) const { return (part + 1) * value_tiles(shape_) / 4; }
+  EADEM_LANE void begin_part(int b, int part, int turn) {
+    if (part == 0) load_weights<kLanes>(weights_[turn]);
+    const std::byte* const values = block(b) + tile_key_bytes(shape_);
+    for (int tile = part_end(part - 1); tile < part_end(part); ++tile) {
+      begin_output<kLanes>(values + static_cast<size_t>(2 * tile) * kTileBytes, o_ + tile * kLaneWords, o_step());
+      if (tile + 1 < part_end(part)) end_product<kLanes>(o_ + tile * kLaneWords, o_step());
+    }
+  }
+  EADEM_LANE void end_part(int part) {
+    const int tile = part_end(part) - 1;
+    if (tile >= part_end(part - 1)) end_product<kLanes>(o_ + tile * kLaneWords, o_step());
+  }
+  void output(int b, int turn) {
+    for (int part = 0; part < 4; ++part) begin_part(b, part, turn), end_part(part);
   }
 
-  EADEM_LANE static void prefetch_lines(const std::byte* from, size_t bytes) {
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i);
+  // Weighs the keys of block b; beside it the products of its neighbours: the scores of the next block, then the
+  // outputs of the one before.
+  void weigh(int b, int turn, bool* bad) {
+    LaneStep moved[kLanes];
+    bool rescales = false;
+    for (int t = 0; t < kLanes; ++t) {
+      moved[t] = move_references(largest_[t], shape_.c, lanes_[t].m);
+      rescales |= any(moved[t].rescale);
+      if (moved[t].bad != 0) flag(t, moved[t].bad, bad);
+    }
+    bool waiting = b > begin_;
+    if (rescales) {
+      if (waiting) output(b - 1, 1 - turn);
+      waiting = false;
+      for (int t = 0; t < kLanes; ++t) rescale_lanes(moved[t], shape_.head_padded, o_ + t * o_step());
+    }
+    const Fetch fetch(*this, b);
+    const bool more = b + 1 < end_;
+#pragma GCC unroll 1
+    for (int t = 0; t < kLanes; ++t) {
+      uint32_t* const weights = weights_[turn] + t * kWeights;
+      const auto put = [weights](int pair, Vec low, Vec high) {
+        operand_words(low, high).store(weights + pair * kRowLanes);
+      };
+      weigh_lanes(scores_[turn] + t * kScores, shape_.c, moved[t], lanes_[t].l, put, [&](int eighth) {
+        const int at = t * 8 + eighth;
+        if (eighth < 8) fetch.part(at);
+        if (at % kLanes == 0 && (eighth < 8 || t + 1 == kLanes)) beside(b, at / kLanes, 1 - turn, more, waiting);
+      });
+    }
   }
+
+  // What is done at eighths 0 .. 8 of the time that weighing block b takes.
+  EADEM_LANE void beside(int b, int eighth, int turn, bool more, bool waiting) {
+    if (more) {
+      if (eighth >= 1 && eighth <= 4) end_score(eighth - 1, turn);
+      if (eighth < 4) begin_score(b + 1, eighth);
+      if (eighth >= 6 && eighth < 6 + kLanes) look(b + 1, eighth - 6, turn);
+    }
+    if (waiting) {
+      if (eighth >= 5) end_part(eighth - 5);
+      if (eighth >= 4 && eighth < 8) begin_part(b - 1, eighth - 4, turn);
+    }
+  }
+
+  // What the next blocks read is asked for in parts: the values of this block, the keys of the one after the next,
+  // whose scores come first.
+  struct Fetch {
+    const std::byte* keys = nullptr;
+    const std::byte* values = nullptr;
+    size_t key_part = 0, value_part = 0;
+
+    Fetch(const TileChunk& chunk, int b) {
+      const size_t key_bytes = tile_key_bytes(chunk.shape_);
+      values = chunk.block(b) + key_bytes;
+      value_part = (tile_kv_bytes(chunk.shape_) - key_bytes) / (8 * kLanes);
+      if (b + 2 >= chunk.end_) return;
+      keys = chunk.block(b + 2);
+      key_part = key_bytes / (8 * kLanes);
+    }
+    EADEM_LANE void part(int i) const {
+      for (size_t at = 0; at < value_part; at += 64)
+        __builtin_prefetch(values + static_cast<size_t>(i) * value_part + at);
+      for (size_t at = 0; at < key_part; at += 64) __builtin_prefetch(keys + static_cast<size_t>(i) * key_part + at);
+    }
+  };
 
   void flag(int t, uint16_t lanes, bool* bad) const {
     for (int i = 0; i < lanes_of(t); ++i) {
@@ -219,10 +277,9 @@ class TileChunk {
     add(add(lanes.l[0], lanes.l[1]), add(lanes.l[2], lanes.l[3])).store(l);
     std::copy_n(m, count, result.m + at);
     std::copy_n(l, count, result.l + at);
-    const float* o = o_ + t * o_stride();
     for (int d = 0; d < head; d += kRowLanes) {
-      transpose_words(o + d * kRowLanes, kRowLanes, kRowLanes, result.o + static_cast<int64_t>(at) * head + d, head,
-                      count);
+      transpose_words(o_ + t * o_step() + d * kRowLanes, kRowLanes, kRowLanes,
+                      result.o + static_cast<int64_t>(at) * head + d, head, count);
     }
   }
 
@@ -230,13 +287,14 @@ class TileChunk {
   const AttentionRows& rows_;
   int kv_head_;
   int64_t split_;
-  int first_, count_, tiles_;
-  int low_ = kSplit, high_ = 0;  // the split's keys that some row sees
-  LaneRows lanes_[kTiles];
-  alignas(64) float scores_[2][kKvBlock * kRowLanes];
-  alignas(64) uint32_t weights_[kKvBlock / 2 * kRowLanes];
-  alignas(64) uint32_t q_[kTiles * kMaxHead / 2 * kRowLanes];
-  alignas(64) float o_[kTiles * kMaxHead * kRowLanes];
+  int first_, count_;
+  int begin_, end_;  // the blocks of the split of which some row sees a key
+  LaneRows lanes_[kLanes];
+  Vec largest_[kLanes];
+  alignas(64) float scores_[2][kLanes * kScores];
+  alignas(64) uint32_t weights_[2][kLanes * kWeights];
+  alignas(64) uint32_t q_[kLanes * kMaxHead / 2 * kRowLanes];
+  alignas(64) float o_[kLanes * kMaxHead * kRowLanes];
 };
 
 EADEM_FN void tile_attention_split(const AttentionShape& shape, const AttentionRows& rows, int kv_head, int64_t split,
@@ -245,10 +303,11 @@ EADEM_FN void tile_attention_split(const AttentionShape& shape, const AttentionR
   count_call();
   configure_tiles();
   const int total = rows.rows * shape.group();
-  for (int first = 0; first < total; first += TileChunk::kLanes) {
-    TileChunk chunk(shape, rows, kv_head, split, first, std::min(TileChunk::kLanes, total - first));
-    chunk.run(result);
+  int first = 0;
+  for (; first + kRowLanes < total; first += 2 * kRowLanes) {
+    TileChunk<2>(shape, rows, kv_head, split, first, std::min(2 * kRowLanes, total - first)).run(result);
   }
+  if (first < total) TileChunk<1>(shape, rows, kv_head, split, first, total - first).run(result);
 }
 
 }  // namespace
