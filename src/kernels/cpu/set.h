@@ -8,6 +8,7 @@
 #include "kernels/cpu/sampling.h"
 #if defined(__AMX_BF16__)
 #include "kernels/cpu/attention_tiles.h"
+#include "kernels/cpu/linear_tiles.h"
 #endif
 
 namespace eadem::kernels::cpu {
@@ -21,13 +22,14 @@ constexpr KernelSet cpu_set(std::string_view name, bool (*supported)()) {
       .linear_bytes = linear_bytes,
       .pack_operands = pack_operands,
       .pack_int8 = pack_int8,
-      .linear = linear,
 #if defined(__AMX_BF16__)
+      .linear = tile_linear,
       .kv_bytes = tile_kv_bytes,
       .kv_write = tile_kv_write,
       .kv_read = tile_kv_read,
       .attention_split = tile_attention_split,
 #else
+      .linear = linear,
       .kv_bytes = kv_bytes,
       .kv_write = kv_write,
       .kv_read = kv_read,

@@ -26,10 +26,11 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// All eight tiles whole. The calling thread keeps the configuration until it loads another.
+// The calling thread keeps the configuration until it loads another. Without an argument: all eight tiles whole.
+EADEM_LANE void configure_tiles(const TileConfig& config) { asm volatile("ldtilecfg %0" ::"m"(config)); }
 EADEM_LANE void configure_tiles() {
   static constexpr TileConfig kWhole;
-  asm volatile("ldtilecfg %0" ::"m"(kWhole));
+  configure_tiles(kWhole);
 }
 
 // 16 rows of 64 bytes, `stride` bytes apart.

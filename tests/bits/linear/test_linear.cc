@@ -45,6 +45,10 @@ TEST_P(Linear, EveryNumberOfRows) {
     const LinearShape shape = make_shape(GetParam(), 49, 128, 1, 32, false);
     expect_equal(random_layer(shape, rows, kWide, true, false, draw), kWide, 1, draw);
   }
+  for (const int rows : {47, 48, 49, 63, 64, 65, 66, 95, 96, 97, 129}) {
+    const LinearShape shape = make_shape(GetParam(), 70, 192, 2, 32, rows % 2 == 0);
+    expect_equal(random_layer(shape, rows, kNarrow, rows % 2 == 1, true, draw), kNarrow, 1, draw);
+  }
 }
 
 TEST_P(Linear, EveryShardCount) {
