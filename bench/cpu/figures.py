@@ -63,6 +63,8 @@ class Figures:
 
 def arithmetic_of(contender, figures, **where):
     """(name, GFLOP/s) of the fastest arithmetic of the machine that a contender's tree or format allows."""
+    if "mma16" in contender:  # emulated: no instruction of a CPU does it
+        return None, None
     integer = not contender.endswith("16")
     names = ("amx_int8", "vpdpbusd", "avx_vnni") if integer else ("amx_bf16", "vdpbf16ps", "fma_fp32")
     found = [(figures.peak(name, **where), name) for name in names]
@@ -86,7 +88,7 @@ def shares(contender, point, figures, model="smollm2-135m", threads=2):
         return {"arithmetic": operations / peak / 1e9, "by": name} if peak else {}
     steps = rate / point.rows
     read = figures.read_rate(weights, **where)
-    found = {"by": name}
+    found = {"by": name} if name else {}
     if read:
         found["read"] = steps * (weights + point.rows * shape.kv_bytes(point.context)) / read / 1e9
     if peak:

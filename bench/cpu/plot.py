@@ -13,7 +13,7 @@ COLOURS = {
     "ceiling": "#777777",
 }
 WIDTH, HEIGHT = 330, 280  # of a panel
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 34, 42
+LEFT, RIGHT, TOP, BOTTOM = 60, 12, 34, 42
 LEGEND = 26
 
 
@@ -88,7 +88,7 @@ def draw_frame(panel, axes):
     middle = (axes.left + axes.right) / 2
     yield text(middle, TOP - 14, panel.title, size=13)
     yield text(middle, HEIGHT - 6, panel.x_label)
-    yield text(axes.left - 40, (axes.top + axes.bottom) / 2, panel.y_label, turn="y")
+    yield text(axes.left - 46, (axes.top + axes.bottom) / 2, panel.y_label, turn="y")
     for value in ticks(axes.low, axes.high, panel.log_y):
         y = axes.y(value)
         yield f'<path d="M{axes.left} {y:.1f}H{axes.right}" stroke="#e3e3e3"/>'

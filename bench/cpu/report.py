@@ -9,6 +9,7 @@ beside it.
 
 import argparse
 import json
+import math
 import pathlib
 
 import plot
@@ -53,6 +54,15 @@ def settings_of(result):
     sets = sorted(
         {d["settings"]["isa"] for x in result["lineups"] for d in x["loaded"].values() if "isa" in d["settings"]}
     )
+    best = {}
+    for entry in result.get("tuned", []):
+        score = math.prod(entry["rates"])
+        if score > best.get(entry["contender"], (0.0, ""))[0]:
+            best[entry["contender"]] = (score, " ".join(entry["variant"]))
+    if best:
+        lines.append(
+            "Peers' settings, the best of those tried: " + "; ".join(f"{c} `{v}`" for c, (_, v) in best.items())
+        )
     lines.append("Kernel set of eadem: " + ", ".join(sets) + ".")
     return "\n\n".join(lines)
 
@@ -120,13 +130,13 @@ def targets_table(figures):
 
 
 def line_of(figures, contender, points, xs, where):
-    """The cells of a contender as a line over xs; None where fewer than two have figures."""
+    """The cells of a contender as a line over xs (one alone is a dot); None where none has a figure."""
     found = []
     for point, x in zip(points, xs, strict=True):
         cell = figures.cells.get((where["model"], where["threads"], contender.name, point))
         if cell and "median" in cell:
             found.append((x, cell["median"], min(cell["samples"]), max(cell["samples"])))
-    if len(found) < 2:
+    if not found:
         return None
     kind = "mma16" if contender.numerics == "mma16" else contender.engine
     words = {"eadem": "eadem", "serve": "eadem serve", "mma16": "eadem mma16"}

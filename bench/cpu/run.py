@@ -10,8 +10,10 @@ bench/peers/setup.sh installs the peers.
 """
 
 import argparse
+import contextlib
 import datetime
 import json
+import math
 import os
 import pathlib
 import platform
@@ -27,10 +29,12 @@ from figures import summary
 from models import model_file
 from shapes import SHAPES
 from targets import evaluate
-from workers import Launcher, WorkerError
+from workers import VARIANTS, Launcher, WorkerError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WARM_STEPS = 2
+TUNE_SECONDS = 25  # of a variant, about
+TUNED = (plan.Point(0, plan.PREFILL), *plan.decode(1, 16))
 FLAGS = ("avx2", "avx_vnni", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8", "asimddp", "bf16")
 
 
@@ -152,9 +156,32 @@ def run_point(workers, point, lineup, rounds, seed):
     return list(cells.values())
 
 
-def load(lineup, options, rounds):
+def tune(lineup, options, launcher, seed):
+    """Tries the peers' variants on this machine and tells the launcher the best of each: by the geometric mean of
+    prefill, one row and 16. Returns [{"contender", "variant", "rates"}]."""
+    small = plan.Lineup(lineup.model, lineup.threads, TUNED, lineup.contenders)
+    tried = []
+    for contender in lineup.contenders:
+        best = 0.0
+        for variant in VARIANTS.get(contender.engine, []):
+            try:
+                path = model_file(options.models_folder, lineup.model, contender.format, options.smollm2)
+                with contextlib.closing(launcher.start(contender, small, path, 1, variant)) as worker:
+                    warm({contender: worker}, small)
+                    cells = [run_point({contender: worker}, point, small, 2, seed)[0] for point in TUNED]
+            except WorkerError as error:
+                say(f"  {contender.name} {' '.join(variant)}: {error}")
+                continue
+            rates = [max(cell["samples"], default=0.0) for cell in cells]
+            tried.append({"contender": contender.name, "variant": variant, "rates": rates})
+            if math.prod(rates) > best:
+                best, launcher.settings[contender] = math.prod(rates), variant
+    return tried
+
+
+def load(lineup, options, launcher, rounds):
     """({contender: worker}, {name: description}, {contender: why it cannot run})."""
-    launcher, workers, loaded, refused = Launcher(options), {}, {}, {}
+    workers, loaded, refused = {}, {}, {}
     for contender in lineup.contenders:
         try:
             path = model_file(options.models_folder, lineup.model, contender.format, options.smollm2)
@@ -179,7 +206,7 @@ def warm(workers, lineup):
             worker.sleep()
 
 
-def run_lineup(lineup, options, rounds, seed):
+def run_lineup(lineup, options, launcher, rounds, seed):
     say(f"{lineup.model}, {lineup.threads} threads, {len(lineup.contenders)} contenders")
     result = {"model": lineup.model, "threads": lineup.threads, "ceilings": {}, "loaded": {}, "cells": []}
     try:
@@ -187,7 +214,7 @@ def run_lineup(lineup, options, rounds, seed):
     except WorkerError as error:
         result["ceilings"] = {"error": str(error)}
         say(f"  no ceilings: {error}")
-    workers, result["loaded"], refused = load(lineup, options, rounds)
+    workers, result["loaded"], refused = load(lineup, options, launcher, rounds)
     try:
         warm(workers, lineup)
         for index, (point, taking) in enumerate(lineup.cells()):
@@ -268,6 +295,8 @@ def main():
     if not lineups:
         sys.exit("bench: the options leave nothing to measure")
     total = sum(plan.seconds_of(lineup, options.rounds) for lineup in lineups)
+    if not options.quick:
+        total += sum(TUNE_SECONDS * len(VARIANTS.get(c.engine, [])) for c in lineups[0].contenders)
     say(
         f"{sum(len(taking) for x in lineups for _, taking in x.cells())} cells, {options.rounds} rounds: about "
         f"{total / 60:.0f} minutes on a quiet machine"
@@ -293,9 +322,12 @@ def main():
     }
     out = pathlib.Path(options.out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
+    started, launcher = time.monotonic(), Launcher(options)
+    if not options.quick:
+        say("the peers' best settings")
+        result["tuned"] = tune(lineups[0], options, launcher, options.seed + 50_000)
     for number, lineup in enumerate(lineups):
-        result["lineups"].append(run_lineup(lineup, options, options.rounds, options.seed + 100_000 * number))
+        result["lineups"].append(run_lineup(lineup, options, launcher, options.rounds, options.seed + 100_000 * number))
         result["others_share"] = clock.others()
         result["targets"] = evaluate(report.Figures(result))
         out.write_text(json.dumps(result, indent=1) + "\n")  # after each, so that an interrupted run leaves something

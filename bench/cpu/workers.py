@@ -174,16 +174,24 @@ def decode_rate(replies):
     return drawn / (end - begin)
 
 
+# Settings of the peers that are worth a try: which is fastest depends on the machine (run.py, tune).
+VARIANTS = {
+    "llama.cpp": [["--flash", "on"], ["--flash", "off"]],
+    "OpenVINO": [["--kv", "u8"], ["--kv", "bf16"]],
+}
+
+
 class Launcher:
     """Starts what a contender needs. options: the harness's command line."""
 
     def __init__(self, options):
         self.options = options
+        self.settings = {}  # contender: the variant that tune() chose
         self.quiet = {}
         if options.busy:  # their spinning threads collapse where other work has the cores
             self.quiet = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
 
-    def start(self, contender, lineup, path, rounds):
+    def start(self, contender, lineup, path, rounds, variant=None):
         options = self.options
         if contender.engine == "serve":
             words = ["--numerics", contender.numerics, "--threads", lineup.threads, "--max-num-seqs", 32]
@@ -198,4 +206,5 @@ class Launcher:
             python, script = options.openvino_python, "openvino_worker.py"
         if not python or not pathlib.Path(python).exists():
             raise WorkerError("not installed here (bench/peers/setup.sh)")
-        return Process([python, ROOT / "bench" / "peers" / script, path, *size], self.quiet)
+        words = self.settings.get(contender, []) if variant is None else variant
+        return Process([python, ROOT / "bench" / "peers" / script, path, *size, *words], self.quiet)

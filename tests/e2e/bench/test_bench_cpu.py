@@ -294,3 +294,57 @@ def test_ceilings_of_a_moment():
     )
     refused = subprocess.run([str(options.ceilings), "--threads", "0"], capture_output=True, text=True)
     assert refused.returncode == 2 and "below its least" in refused.stderr
+
+
+class StubLauncher:
+    """Starts stubs: a peer's second variant is the faster one, OpenVINO is not installed."""
+
+    def __init__(self):
+        self.settings, self.started = {}, []
+
+    def start(self, contender, lineup, path, rounds, variant=None):
+        words = self.settings.get(contender, []) if variant is None else variant
+        self.started.append((contender.name, tuple(words)))
+        if contender.engine == "OpenVINO":
+            raise workers.WorkerError("not installed here")
+        return stub("0.25" if words == workers.VARIANTS["llama.cpp"][1] else "0.5")
+
+
+@pytest.fixture
+def without_files(monkeypatch):
+    monkeypatch.setattr(run, "model_file", lambda *_: pathlib.Path("none"))
+    return argparse.Namespace(
+        models_folder="", smollm2="", ceilings=ROOT / "build" / "bench" / "bench_ceilings", quick=True
+    )
+
+
+def test_the_peers_best_setting_is_tried_and_used(without_files):
+    openvino = next(c for c in plan.CONTENDERS if c.engine == "OpenVINO")
+    lineup = plan.Lineup("smollm2-135m", 2, (ONE,), (FMA, LLAMA, openvino))
+    launcher = StubLauncher()
+    tried = run.tune(lineup, without_files, launcher, 1)
+    first, second = workers.VARIANTS["llama.cpp"]
+    assert [(entry["contender"], entry["variant"]) for entry in tried] == [(LLAMA.name, first), (LLAMA.name, second)]
+    assert tried[1]["rates"] == [2 * rate for rate in tried[0]["rates"]] and launcher.settings == {LLAMA: second}
+    launcher.started.clear()
+    workers_of, _, refused = run.load(lineup, without_files, launcher, 1)
+    for worker in workers_of.values():
+        worker.close()
+    assert (LLAMA.name, tuple(second)) in launcher.started
+    assert refused == {openvino: "not installed here"}
+
+
+def test_a_line_up_from_end_to_end(without_files, monkeypatch):
+    monkeypatch.setattr(run, "ceilings", lambda *_: {"peaks": {"fma_fp32": None}, "read": []})
+    openvino = next(c for c in plan.CONTENDERS if c.engine == "OpenVINO")
+    points = (PREFILL, ONE, plan.Point(1, 4096))
+    lineup = plan.Lineup("smollm2-135m", 2, points, (FMA, LLAMA, openvino))
+    found = run.run_lineup(lineup, without_files, StubLauncher(), 3, 1)
+    assert len(found["cells"]) == 9, "every contender at every point, failed ones too"
+    told = {(c["contender"], c["rows"], c["context"]): c for c in found["cells"]}
+    for point in points:
+        assert told[openvino.name, point.rows, point.context]["error"] == "not installed here"
+        assert len(told[FMA.name, point.rows, point.context]["samples"]) == 3
+    assert found["loaded"][FMA.name]["peak_resident_bytes"] > 0
+    result = result_of([]) | {"lineups": [found]}
+    assert "not installed here" in report.page(json.loads(json.dumps(result)))[0], "a result survives its file"
