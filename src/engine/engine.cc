@@ -123,6 +123,7 @@ class EngineImpl final : public Engine {
   Step step_;               // the last one scheduled
   bool under_way_ = false;  // it is not committed yet
   std::vector<News> news_;  // in the order in which it happened
+  std::vector<News> telling_;
   model::TraceSink* trace_ = nullptr;
   SequenceId last_id_ = 0;
   std::optional<Executor> executor_;  // with asynchronous scheduling. The last member: what it runs uses all others
@@ -154,6 +155,7 @@ Result<SequenceId> EngineImpl::submit(SequenceRequest request, Listener* listene
   sequence->pooling = request.pooling;
   // A step under way reads the table: it must not move when it grows.
   sequence->table.reserve(static_cast<size_t>(sequence->limit / numerics::kKvBlock + 1));
+  sequence->tokens.reserve(static_cast<size_t>(sequence->limit));
   sequence->next_logits = sequence->told_logits = sequence->prompt - 1;
   if (request.pooling == Pooling::kMean) sequence->next_logits = 0;
   sequence->sampling = std::move(request.sampling);
@@ -352,7 +354,8 @@ void EngineImpl::preempt_for_test() {
 
 // Listeners may submit and cancel meanwhile.
 void EngineImpl::tell() {
-  for (News& news : std::exchange(news_, {})) {
+  telling_.swap(news_);  // two vectors in turn keep their storage
+  for (News& news : telling_) {
     Sequence& sequence = *news.sequence;
     if (sequence.told) continue;  // it ended at an earlier token
     if (news.kind == News::Kind::kStart) {
@@ -365,6 +368,7 @@ void EngineImpl::tell() {
       tell_end(sequence, news.reason, news);
     }
   }
+  telling_.clear();
 }
 
 void EngineImpl::tell_token(Sequence& sequence, const News& news) {

@@ -1,6 +1,7 @@
 #include "engine/step_runner.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "engine/pooling.h"
@@ -125,7 +126,7 @@ void StepRunner::sample_ranges(Step& step, int first, bool alone) {
   const auto sample_one = [&](int index, int worker) {
     sample_outputs(step, ranges_[static_cast<size_t>(index)], first, worker);
   };
-  if (!alone) return model_->pool().run(count, sample_one);
+  if (!alone) return model_->pool().run(count, std::cref(sample_one));
   // What is drawn already is not worth waking anyone for.
   for (int index = 0; index < count; ++index) sample_one(index, 0);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 
 #include "numerics/attention.h"
 
@@ -87,56 +88,49 @@ void Attention::run_tile(const AttentionCall& call, const AttentionTile& tile, i
   report(call, tile, bad);
 }
 
-void Attention::run_parallel_splits(ThreadPool& pool, const AttentionCall& call, std::span<const AttentionTile> tiles) {
+void Attention::run_parallel_splits(ThreadPool& pool, const AttentionCall& call) {
   // One task a (tile, KV head, split), each with its own result; then one task a (tile, KV head) merges them in order.
-  struct Task {
-    int tile, kv_head;
-    int64_t split;
-    size_t offset;
-  };
-  std::vector<Task> tasks;
+  const auto count_of = [&](int tile) { return (tiles_[tile].row_end - tiles_[tile].row_begin) * shape_.group(); };
+  split_tasks_.clear(), first_tasks_.clear();
   size_t bytes = 0;
-  for (size_t tile = 0; tile < tiles.size(); ++tile) {
-    const int count = (tiles[tile].row_end - tiles[tile].row_begin) * shape_.group();
+  for (int tile = 0; tile < static_cast<int>(tiles_.size()); ++tile) {
     for (int head = 0; head < shape_.kv_heads; ++head) {
-      for (int64_t split = tiles[tile].split_begin; split < tiles[tile].split_end; ++split) {
-        tasks.push_back({static_cast<int>(tile), head, split, bytes});
-        bytes += result_bytes(count) + kMaxTileRows;
+      first_tasks_.push_back(split_tasks_.size());
+      for (int64_t split = tiles_[tile].split_begin; split < tiles_[tile].split_end; ++split) {
+        split_tasks_.push_back({tile, head, split, bytes});
+        bytes += result_bytes(count_of(tile)) + kMaxTileRows;
       }
     }
   }
   if (partial_memory_.size() < bytes + 64) partial_memory_.resize(bytes + 64);
   auto* const base = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(partial_memory_.data()) + 63) / 64 * 64);
-  const auto result_of = [&](const Task& task) {
-    const int count = (tiles[task.tile].row_end - tiles[task.tile].row_begin) * shape_.group();
+  const auto result_of = [&](const SplitTask& task) {
+    const int count = count_of(task.tile);
     std::byte* const memory = base + task.offset;
     return result_at(memory, count, reinterpret_cast<bool*>(memory + result_bytes(count)));
   };
-  pool.run(static_cast<int>(tasks.size()), [&](int index, int) {
-    const Task& task = tasks[index];
+  const auto attend = [&](int index, int) {
+    const SplitTask& task = split_tasks_[index];
     const SplitResult result = result_of(task);
     std::memset(result.bad, 0, kMaxTileRows);
-    set_->attention_split(shape_, rows_of(call, tiles[task.tile]), task.kv_head, task.split, result);
-  });
-  std::vector<size_t> firsts;
-  for (size_t i = 0; i < tasks.size(); ++i) {
-    if (tasks[i].split == tiles[tasks[i].tile].split_begin) firsts.push_back(i);
-  }
-  pool.run(static_cast<int>(firsts.size()), [&](int index, int) {
-    const Task& first = tasks[firsts[index]];
-    const AttentionTile& tile = tiles[first.tile];
+    set_->attention_split(shape_, rows_of(call, tiles_[task.tile]), task.kv_head, task.split, result);
+  };
+  pool.run(static_cast<int>(split_tasks_.size()), std::cref(attend));
+  const auto merge = [&](int index, int) {
+    const SplitTask& first = split_tasks_[first_tasks_[index]];
+    const AttentionTile& tile = tiles_[first.tile];
     const SplitResult state = result_of(first);
-    const int count = (tile.row_end - tile.row_begin) * shape_.group();
     report(call, tile, state.bad);
     for (int64_t i = 1; i < tile.split_end - tile.split_begin; ++i) {
-      const SplitResult part = result_of(tasks[firsts[index] + i]);
+      const SplitResult part = result_of(split_tasks_[first_tasks_[index] + i]);
       report(call, tile, part.bad);
-      set_->attention_merge(shape_, count, state, part);
+      set_->attention_merge(shape_, count_of(first.tile), state, part);
     }
     std::memset(state.bad, 0, kMaxTileRows);
     finish(call, tile, first.kv_head, state);
     report(call, tile, state.bad);
-  });
+  };
+  pool.run(static_cast<int>(first_tasks_.size()), std::cref(merge));
 }
 
 void Attention::run(ThreadPool& pool, const AttentionCall& call) {
@@ -146,11 +140,11 @@ void Attention::run(ThreadPool& pool, const AttentionCall& call) {
 void Attention::run(ThreadPool& pool, const plan::AttentionPlan& plan, const AttentionCall& call) {
   EADEM_CHECK(plan.tile_rows >= 1 && plan.tile_rows <= kMaxTileRows);
   EADEM_CHECK(pool.threads() <= static_cast<int>(worker_memory_.size()));
-  const std::vector<AttentionTile> tiles = plan::attention_tiles(shape_, call.runs, plan);
-  if (plan.parallel_splits) return run_parallel_splits(pool, call, tiles);
+  plan::attention_tiles(shape_, call.runs, plan, tiles_);
+  if (plan.parallel_splits) return run_parallel_splits(pool, call);
   const int heads = shape_.kv_heads;
-  pool.run(static_cast<int>(tiles.size()) * heads,
-           [&](int index, int worker) { run_tile(call, tiles[index / heads], index % heads, worker); });
+  const auto attend = [&](int index, int worker) { run_tile(call, tiles_[index / heads], index % heads, worker); };
+  pool.run(static_cast<int>(tiles_.size()) * heads, std::cref(attend));
 }
 
 }  // namespace eadem::ops

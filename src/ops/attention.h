@@ -33,18 +33,29 @@ class Attention {
   void run(ThreadPool& pool, const plan::AttentionPlan& plan, const AttentionCall& call);
 
  private:
+  // One split of a (tile, KV head), and where its result lies in partial_memory_.
+  struct SplitTask {
+    int tile, kv_head;
+    int64_t split;
+    size_t offset;
+  };
+
   kernels::SplitResult result_at(std::byte* memory, int row_heads, bool* bad) const;
   size_t result_bytes(int row_heads) const;
   kernels::AttentionRows rows_of(const AttentionCall& call, const plan::AttentionTile& tile) const;
   void finish(const AttentionCall& call, const plan::AttentionTile& tile, int kv_head,
               const kernels::SplitResult& state) const;
   void run_tile(const AttentionCall& call, const plan::AttentionTile& tile, int kv_head, int worker);
-  void run_parallel_splits(ThreadPool& pool, const AttentionCall& call, std::span<const plan::AttentionTile> tiles);
+  void run_parallel_splits(ThreadPool& pool, const AttentionCall& call);
 
   const kernels::KernelSet* set_ = nullptr;
   kernels::AttentionShape shape_;
   std::vector<Buffer> worker_memory_;  // state and part of one tile
   std::vector<std::byte> partial_memory_;
+  // Of the call under way; they keep their storage, so that a step allocates nothing.
+  std::vector<plan::AttentionTile> tiles_;
+  std::vector<SplitTask> split_tasks_;
+  std::vector<size_t> first_tasks_;  // of each (tile, KV head)
 };
 
 }  // namespace eadem::ops

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 
 #include "numerics/formats.h"
 #include "numerics/int8.h"
@@ -197,15 +198,16 @@ void Linear::run(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t*
     auto* const q_rows = q.data();
     auto* const scale_rows = scale.data();
     auto* const sum_rows = sum.data();
-    pool.run((rows + per_task - 1) / per_task, [&](int task, int) {
+    const auto quantise = [&](int task, int) {
       for (int row = task * per_task; row < std::min(rows, (task + 1) * per_task); ++row) {
         const int64_t at = int64_t{row} * shape_.k_padded, group = int64_t{row} * shape_.groups();
         set_->quantise(x + at, shape_.k_padded, shape_.group, q_rows + at, scale_rows + group, sum_rows + group);
       }
-    });
+    };
+    pool.run((rows + per_task - 1) / per_task, std::cref(quantise));
   }
-  pool.run(plan::tile_count(shape_, rows, plan),
-           [&](int index, int) { set_->linear(call, plan::tile_at(shape_, rows, plan, index)); });
+  const auto tile = [&](int index, int) { set_->linear(call, plan::tile_at(shape_, rows, plan, index)); };
+  pool.run(plan::tile_count(shape_, rows, plan), std::cref(tile));
 }
 
 }  // namespace eadem::ops

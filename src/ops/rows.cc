@@ -13,11 +13,13 @@ namespace {
 // Elements a task should have at least: below, waking a worker costs more than the work.
 constexpr int kElementsPerTask = 16384;
 
-void for_rows(ThreadPool& pool, int rows, int elements, const std::function<void(int row)>& work) {
+template <class Work>
+void for_rows(ThreadPool& pool, int rows, int elements, const Work& work) {
   const int per_task = std::max(1, kElementsPerTask / std::max(1, elements));
-  pool.run((rows + per_task - 1) / per_task, [&](int task, int) {
+  const auto run = [&](int task, int) {
     for (int row = task * per_task; row < std::min(rows, (task + 1) * per_task); ++row) work(row);
-  });
+  };
+  pool.run((rows + per_task - 1) / per_task, std::cref(run));  // by reference, so that a step allocates nothing
 }
 
 }  // namespace

@@ -30,9 +30,9 @@ AttentionPlan plan_attention(const kernels::AttentionShape& shape, std::span<con
   return plan;
 }
 
-std::vector<AttentionTile> attention_tiles(const kernels::AttentionShape& shape, std::span<const RowRun> runs,
-                                           const AttentionPlan& plan) {
-  std::vector<AttentionTile> tiles;
+void attention_tiles(const kernels::AttentionShape& shape, std::span<const RowRun> runs, const AttentionPlan& plan,
+                     std::vector<AttentionTile>& tiles) {
+  tiles.clear();
   for (const RowRun& run : runs) {
     for (int row = run.row_begin; row < run.row_end; row += plan.tile_rows) {
       AttentionTile tile;
@@ -46,7 +46,6 @@ std::vector<AttentionTile> attention_tiles(const kernels::AttentionShape& shape,
       tiles.push_back(tile);
     }
   }
-  return tiles;
 }
 
 }  // namespace eadem::plan

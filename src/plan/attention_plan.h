@@ -26,7 +26,8 @@ struct AttentionPlan {
 using RowRun = kernels::DeviceRun;
 
 AttentionPlan plan_attention(const kernels::AttentionShape& shape, std::span<const RowRun> runs, int threads);
-std::vector<AttentionTile> attention_tiles(const kernels::AttentionShape& shape, std::span<const RowRun> runs,
-                                           const AttentionPlan& plan);
+// Into `tiles`, which keeps its storage from step to step.
+void attention_tiles(const kernels::AttentionShape& shape, std::span<const RowRun> runs, const AttentionPlan& plan,
+                     std::vector<AttentionTile>& tiles);
 
 }  // namespace eadem::plan
