@@ -18,7 +18,7 @@ from plan import CONTENDERS, SHORT, Point
 from targets import evaluate
 
 BEGIN, END = "<!-- bench cpu: begin -->", "<!-- bench cpu: end -->"
-COMMAND = "./dev bench cpu --docs"
+LOADING = ("weight_bytes", "kv_bytes", "peak_resident_bytes")
 
 
 def table(header, rows):
@@ -112,6 +112,17 @@ def shares_table(figures, model, threads):
                 work = f"{found['arithmetic'] * 100:.0f} % of {found['by']}" if "arithmetic" in found else ""
                 rows.append([contender.name, point.name, read, work, digits(limit) if limit else ""])
     return table([model, "point", "of read bandwidth", "of arithmetic", "ceiling, tok/s"], rows) if rows else ""
+
+
+def loading_table(figures):
+    """Seconds to load and bytes resident at most, of the line-ups with the most threads."""
+    rows, most = [], max(x["threads"] for x in figures.result["lineups"])
+    for lineup in figures.result["lineups"]:
+        for name, told in lineup["loaded"].items() if lineup["threads"] == most else []:
+            if "load_seconds" in told:
+                mebibytes = [f"{told[key] / 2**20:,.0f}" if told.get(key) else "" for key in LOADING]
+                rows.append([lineup["model"], name, f"{told['load_seconds']:.1f}", *mebibytes])
+    return table(["model", "", "load, s", "weights, MiB", "KV pool, MiB", "peak resident, MiB"], rows) if rows else ""
 
 
 def targets_table(figures):
@@ -223,6 +234,10 @@ def page(result, images="images/"):
     )
     parts += [text for text in (shares_table(figures, m, t) for m, t in pairs) if text]
     parts += ["The machine's own ceilings, measured beside:", ceilings_table(figures)]
+    loading = loading_table(figures)
+    if loading:
+        note = "Loading (files in the page cache) and memory; pools are sized for the largest point:"
+        parts += [note, loading]
     parts += [f"![{name[:-4]}]({images}{name})" for name in drawn]
     return "\n\n".join(parts) + "\n", drawn
 

@@ -38,6 +38,7 @@ def cell(contender, point, samples, error=""):
 def result_of(cells, weight_bytes=269_000_000, peaks=None, threads=2):
     """A result with one line-up; its machine reads 34 GB/s at any size."""
     eadem = {"engine": "eadem", "version": "0.1.0", "settings": {"isa": "amx"}, "weight_bytes": weight_bytes}
+    eadem |= {"load_seconds": 1.5, "peak_resident_bytes": 2**30}
     peaks = peaks or {
         "fma_fp32": 300.0,
         "vdpbf16ps": 600.0,
@@ -167,6 +168,7 @@ def test_the_page_has_every_cell_and_replaces_its_own_section_alone():
     markdown, drawn = report.page(result)
     assert f"| {FMA.name} | 100 (1 %) | 100 (1 %) | 1,608 (1 %) |" in markdown
     assert "no figure: it / broke here" in markdown, "a failed cell stays"
+    assert f"| smollm2-135m | {FMA.name} | 1.5 | 257 |  | 1,024 |" in markdown
     assert "**missed**" in markdown or "not measured" in markdown
     assert all(line.count("|") >= 3 for line in markdown.splitlines() if line.startswith("|"))
     for name, svg in drawn.items():
