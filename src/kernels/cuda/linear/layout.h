@@ -3,8 +3,9 @@
 // elements), 16 KB each, zeros beyond n and k. Row r of a tile is the 128 bytes at 128 r, whose 16-byte chunk c lies at
 // chunk c ^ (r & 7): the 128-byte swizzle of a K-major operand that wgmma reads, free of bank conflicts for ldmatrix
 // and for lanes that read the same chunk of neighbouring rows. Tiles lie k first, then by 128 outputs:
-// [n / 128][shard][k of the shard / 64]. Each shard begins with a tile of its own, so no shard border lies inside one;
-// a kernel must not step beyond its shard's k all the same: the activations beyond it are the next shard's.
+// [n / 128][shard][k of the shard / 64]. Each shard begins with a tile of its own, so no shard border lies inside one.
+// The activations beside the zeros of a shard's last tile are the next shard's: mma16 may multiply them, for products of
+// zero change no chain; fma32 and int8 leave the leaf or the scale groups beyond the shard's k out.
 //
 // int8: then follow the scales: for each tile, for each of its 128 outputs, a float32 for each group that a tile holds
 // (128 / group), and as many minima (shape.minimum).
