@@ -4,8 +4,8 @@
 // chunk c ^ (r & 7): the 128-byte swizzle of a K-major operand that wgmma reads, free of bank conflicts for ldmatrix
 // and for lanes that read the same chunk of neighbouring rows. Tiles lie k first, then by 128 outputs:
 // [n / 128][shard][k of the shard / 64]. Each shard begins with a tile of its own, so no shard border lies inside one.
-// The activations beside the zeros of a shard's last tile are the next shard's: mma16 may multiply them, for products of
-// zero change no chain; fma32 and int8 leave the leaf or the scale groups beyond the shard's k out.
+// The activations beside the zeros of a shard's last tile are the next shard's: mma16 may multiply them, for products
+// of zero change no chain; fma32 and int8 leave the leaf or the scale groups beyond the shard's k out.
 //
 // int8: then follow the scales: for each tile, for each of its 128 outputs, a float32 for each group that a tile holds
 // (128 / group), and as many minima (shape.minimum).
