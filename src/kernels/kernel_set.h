@@ -20,6 +20,13 @@ inline constexpr int kPanel = 16;  // outputs of a weight panel, the unit in whi
 
 // ---- Linear layers: y[row][n] = tree over k of x[row][k] * w[n][k] --------------------------------------------------
 
+// What is known of int8 weights beforehand, so that a set may store them in fewer bytes. Each includes the one before.
+enum class Int8Weights : uint8_t {
+  kAny,      // q in [-128, 127], float32 scales
+  kHalves,   // scales and minima are float16 values (GGUF's Q8_0)
+  kNibbles,  // q in [0, 15] with a minimum (Q4_1), in [-8, 7] without (Q4_0)
+};
+
 struct LinearShape {
   Numerics numerics = Numerics::kFma32;
   int n = 0;         // outputs
@@ -28,6 +35,7 @@ struct LinearShape {
   int shards = 1;    // 1: one chain (column-parallel); 2, 4, 8: row-parallel, joined by shard_tree; divides k_padded
   int group = 32;    // int8: elements of a scale group, 32 or 128; divides k_padded / shards
   bool minimum = false;  // int8: weights carry a minimum (Q4_1)
+  Int8Weights stored = Int8Weights::kAny;
 
   int panels() const { return (n + kPanel - 1) / kPanel; }
   int groups() const { return k_padded / group; }

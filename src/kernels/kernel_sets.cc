@@ -45,7 +45,9 @@ bool avx512_supported() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 bool avx2_vnni_supported() { return avx2_supported() && __builtin_cpu_supports("avxvnni"); }
-bool avx2_supported() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+bool avx2_supported() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
 // Its fma is the machine's: the C library's stand-in gives the same bits, far too slowly to be of use.
 bool reference_supported() { return __builtin_cpu_supports("fma"); }
 #else

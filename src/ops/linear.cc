@@ -30,6 +30,9 @@ LinearShape shape_of(Numerics numerics, bool row_parallel, const TensorView& wei
   shape.k_padded = numerics::padded_to_leaf(shape.k);
   shape.group = is_native(numerics, weight.dtype) ? numerics::kStoredGroup : numerics::quantised_group(shape.k);
   shape.minimum = is_native(numerics, weight.dtype) && weight.dtype == DType::kQ4_1;
+  if (is_native(numerics, weight.dtype)) {
+    shape.stored = weight.dtype == DType::kQ8_0 ? kernels::Int8Weights::kHalves : kernels::Int8Weights::kNibbles;
+  }
   const int unit = numerics == Numerics::kInt8 ? std::max(numerics::kLeaf, shape.group) : numerics::kLeaf;
   if (row_parallel) shape.shards = numerics::shard_count(shape.k_padded, unit);
   return shape;
@@ -146,7 +149,7 @@ Result<std::vector<Linear>> Linear::pack_stack(const kernels::KernelSet& set, Nu
     const LinearShape shape = shape_of(numerics, false, *parts[begin].weight);
     for (end = begin + 1; end < parts.size(); ++end) {
       const LinearShape next = shape_of(numerics, false, *parts[end].weight);
-      if (next.group != shape.group || next.minimum != shape.minimum) break;
+      if (next.group != shape.group || next.minimum != shape.minimum || next.stored != shape.stored) break;
     }
     EADEM_ASSIGN_OR_RETURN(Linear linear, pack_parts(set, shape, parts.subspan(begin, end - begin), pool));
     stack.push_back(std::move(linear));

@@ -32,15 +32,32 @@ EADEM_FN void pack_operands(const LinearShape& s, int n, const uint16_t* operand
   for (int k = 0; k < s.k_padded; ++k) panel[operand_index(n % kPanel, k)] = operands[k];
 }
 
+EADEM_FN void pack_scales(const LinearShape& s, std::byte* side, size_t lane, float value) {
+  if (s.stored == Int8Weights::kAny) {
+    memcpy(side + lane * sizeof value, &value, sizeof value);
+  } else {
+    const uint16_t half = float16_of(value);
+    memcpy(side + lane * sizeof half, &half, sizeof half);
+  }
+}
+
 EADEM_FN void pack_int8(const LinearShape& s, int n, const int8_t* q, const float* scale, const float* minimum,
                         std::byte* weights) {
   std::byte* group = weights + static_cast<size_t>(n / kPanel) * linear_panel_bytes(s);
   const size_t lane = static_cast<size_t>(n % kPanel);
+  const int zero = nibble_zero(s);
   for (int g = 0; g < s.groups(); ++g, group += int8_group_bytes(s), q += s.group) {
-    for (int k = 0; k < s.group; k += 4) memcpy(group + static_cast<size_t>(k) * kPanel + lane * 4, q + k, 4);
-    auto* side = reinterpret_cast<float*>(group + static_cast<size_t>(s.group) * kPanel);
-    side[lane] = scale[g];
-    if (s.minimum) side[kPanel + lane] = minimum[g];
+    if (has_nibbles(s)) {
+      for (int k = 0; k < s.group; k += 8) {
+        std::byte* const to = group + static_cast<size_t>(k / 8) * kQuadBytes + lane * 4;
+        for (int j = 0; j < 4; ++j) to[j] = static_cast<std::byte>((q[k + j] + zero) | (q[k + 4 + j] + zero) << 4);
+      }
+    } else {
+      for (int k = 0; k < s.group; k += 4) memcpy(group + static_cast<size_t>(k / 4) * kQuadBytes + lane * 4, q + k, 4);
+    }
+    std::byte* const side = group + int8_quads_bytes(s);
+    pack_scales(s, side, lane, scale[g]);
+    if (s.minimum) pack_scales(s, side + scale_bytes(s), lane, minimum[g]);
   }
 }
 

@@ -1,8 +1,12 @@
 // int8 over panels: exact dot products inside a scale group, an fp32 chain over the groups.
 //
-// A panel is a sequence of groups, so that decode reads one stream: [group / 4][16][4] int8, then 16 float scales,
-// then, with minima, 16 float minima. A stored -128 is as good as any other value: nothing here takes a weight's
-// absolute value.
+// A panel is a sequence of groups, so that decode reads one stream: [group / 4][16][4] int8, then 16 scales, then, with
+// minima, 16 minima. Nibbles (Int8Weights) are [group / 8][16][4] bytes, byte j of an output holding element j of eight
+// below element j + 4, each with 8 added where there is no minimum. Scales and minima are float32, or float16 where
+// they are known to be. A stored -128 is as good as any other value: nothing here takes a weight's absolute value.
+//
+// Quads are four weights of each lane; Dot sums their products with x. Where the machine multiplies unsigned by signed
+// bytes, weights are offset (Dot::kOffset, or a nibble's 8) and a Dot starts from minus the offset times x's sum.
 #pragma once
 
 #include "kernels/cpu/vec.h"
@@ -12,10 +16,19 @@ namespace eadem::kernels::cpu {
 namespace {
 
 inline constexpr size_t kQuadBytes = kPanel * 4;
-inline constexpr size_t kScaleBytes = kPanel * sizeof(float);
 
+constexpr bool has_nibbles(const LinearShape& s) { return s.stored == Int8Weights::kNibbles; }
+// What is added to a nibble.
+constexpr int nibble_zero(const LinearShape& s) { return s.minimum ? 0 : 8; }
+constexpr size_t scale_bytes(const LinearShape& s) {
+  return kPanel * (s.stored == Int8Weights::kAny ? sizeof(float) : sizeof(uint16_t));
+}
+// Bytes of a group's weights, before its scales.
+constexpr size_t int8_quads_bytes(const LinearShape& s) {
+  return static_cast<size_t>(s.group) * kPanel / (has_nibbles(s) ? 2 : 1);
+}
 constexpr size_t int8_group_bytes(const LinearShape& s) {
-  return static_cast<size_t>(s.group) * kPanel + kScaleBytes * (s.minimum ? 2 : 1);
+  return int8_quads_bytes(s) + scale_bytes(s) * (s.minimum ? 2 : 1);
 }
 constexpr size_t int8_panel_bytes(const LinearShape& s) {
   return static_cast<size_t>(s.k_padded / s.group) * int8_group_bytes(s);
@@ -43,45 +56,62 @@ EADEM_FN void expand_int8(const int8_t* q, int k, int32_t* words) {
   }
 }
 
+// Scales (or minima) of Vec::kWidth outputs, from `lane` of those at `side`.
+EADEM_LANE Vec load_scales(const LinearShape& s, const std::byte* side, int lane) {
+  return s.stored == Int8Weights::kAny ? Vec::load(reinterpret_cast<const float*>(side) + lane)
+                                       : expand_float16(reinterpret_cast<const uint16_t*>(side) + lane);
+}
+
 // One group of kRows x kPanels.
-template <int kRows, int kPanels>
+template <int kRows, int kPanels, bool kNibbles>
 EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Rows& x, const std::byte* panel,
                                    size_t panel_stride, const LinearShape& s) {
-  constexpr int kAll = kPanels * kVecs;
+  constexpr int kAll = kPanels * kVecs, kSteps = kNibbles ? 2 : 1;
+  const int offset = kNibbles ? nibble_zero(s) : Dot::kOffset;
   Dot dot[kRows][kAll];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kAll; ++v) dot[r][v] = Dot::start(x.sum[r * x.side_stride]);
+    for (int v = 0; v < kAll; ++v) dot[r][v] = Dot::start(x.sum[r * x.side_stride], offset);
   }
 #pragma GCC unroll 2
-  for (int i = 0; i < s.group / 4; ++i) {
-    Quads w[kAll];
+  for (int i = 0; i < s.group / 4 / kSteps; ++i) {
+    Quads w[kSteps][kAll];
 #pragma GCC unroll 8
     for (int v = 0; v < kAll; ++v) {
       const std::byte* part = panel + i * kQuadBytes + v / kVecs * panel_stride + v % kVecs * sizeof(Vec);
       if (v % kVecs == 0) __builtin_prefetch(part + kAhead);
-      w[v] = Quads::load(part);
+      if constexpr (kNibbles) {
+        Quads::load_nibbles(part, offset, w[0][v], w[kSteps - 1][v]);
+      } else {
+        w[0][v] = Quads::load(part);
+      }
     }
+#pragma GCC unroll 2
+    for (int step = 0; step < kSteps; ++step) {
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const int32_t* words = x.words + r * x.stride + i * Dot::kWords;
+      for (int r = 0; r < kRows; ++r) {
+        const int32_t* words = x.words + r * x.stride + (i * kSteps + step) * Dot::kWords;
 #pragma GCC unroll 8
-      for (int v = 0; v < kAll; ++v) dot[r][v].add_products(w[v], words);
+        for (int v = 0; v < kAll; ++v) dot[r][v].add_products(w[step][v], words);
+      }
     }
   }
-  const std::byte* side = panel + static_cast<size_t>(s.group) * kPanel;
+  const std::byte* side = panel + int8_quads_bytes(s);
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    const Vec x_scale(x.scale[r * x.side_stride]);
+  for (int v = 0; v < kAll; ++v) {
+    const std::byte* const scales = side + v / kVecs * panel_stride;
+    const int lane = v % kVecs * Vec::kWidth;
+    const Vec w_scale = load_scales(s, scales, lane);
+    const Vec minimum = s.minimum ? load_scales(s, scales + scale_bytes(s), lane) : w_scale;
 #pragma GCC unroll 8
-    for (int v = 0; v < kAll; ++v) {
+    for (int r = 0; r < kRows; ++r) {
       float* sum = acc + r * acc_stride + v * Vec::kWidth;
-      const auto* w_scale = reinterpret_cast<const float*>(side + v / kVecs * panel_stride + v % kVecs * sizeof(Vec));
-      Vec next = fma(to_float(dot[r][v].total()), mul(x_scale, Vec::load(w_scale)), Vec::load(sum));
+      const Vec x_scale(x.scale[r * x.side_stride]);
+      Vec next = fma(to_float(dot[r][v].total()), mul(x_scale, w_scale), Vec::load(sum));
       if (s.minimum) {
         const Vec x_sum(static_cast<float>(x.sum[r * x.side_stride]));
-        next = fma(x_sum, mul(x_scale, Vec::load(w_scale + kPanel)), next);
+        next = fma(x_sum, mul(x_scale, minimum), next);
       }
       next.store(sum);
     }
@@ -89,11 +119,11 @@ EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Row
 }
 
 // Not inlined, so that the compiler has all registers for it.
-template <int kRows, int kPanels>
+template <int kRows, int kPanels, bool kNibbles>
 [[gnu::noinline]] static void int8_block(float* acc, int64_t acc_stride, Int8Rows x, const std::byte* panel,
                                          size_t panel_stride, const LinearShape& s, int groups) {
   for (int g = 0; g < groups; ++g) {
-    int8_group_block<kRows, kPanels>(acc, acc_stride, x, panel, panel_stride, s);
+    int8_group_block<kRows, kPanels, kNibbles>(acc, acc_stride, x, panel, panel_stride, s);
     x.words += s.group / 4 * Dot::kWords, x.scale += 1, x.sum += 1;
     panel += int8_group_bytes(s);
   }
@@ -105,7 +135,11 @@ EADEM_FN void int8_rows(float* acc, int64_t acc_stride, const Int8Rows& x, int r
   for_row_blocks<kInt8Rows>(rows, [&]<int kRows>(int first) {
     const Int8Rows block{x.words + first * x.stride, x.scale + first * x.side_stride, x.sum + first * x.side_stride,
                          x.stride, x.side_stride};
-    int8_block<kRows, kPanels>(acc + first * acc_stride, acc_stride, block, panel, panel_stride, s, groups);
+    if (has_nibbles(s)) {
+      int8_block<kRows, kPanels, true>(acc + first * acc_stride, acc_stride, block, panel, panel_stride, s, groups);
+    } else {
+      int8_block<kRows, kPanels, false>(acc + first * acc_stride, acc_stride, block, panel, panel_stride, s, groups);
+    }
   });
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/linear_tiles_int8.h"
 #include "kernels/cpu/tiles.h"
 
 namespace eadem::kernels::cpu {
@@ -163,9 +164,16 @@ EADEM_FN void tile_fma32(const LinearCall& call, const LinearTile& tile) {
 }
 
 EADEM_FN void tile_linear(const LinearCall& call, const LinearTile& tile) {
-  if (call.shape->numerics != Numerics::kFma32) return linear(call, tile);
-  count_call();
-  tile_fma32(call, tile);
+  const LinearShape& s = *call.shape;
+  if (s.numerics == Numerics::kFma32) {
+    count_call();
+    tile_fma32(call, tile);
+  } else if (s.numerics == Numerics::kInt8 && tiles_take(s, tile.row_end - tile.row_begin)) {
+    count_call();
+    tile_int8_linear(call, tile);
+  } else {
+    linear(call, tile);
+  }
 }
 
 }  // namespace

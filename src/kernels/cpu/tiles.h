@@ -53,5 +53,11 @@ EADEM_LANE void tile_bf16_leaf() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
 }
 
+// sum[m][n] += products of signed bytes, exactly: a is [16 m][64 k], b [16 quads of k][16 n][4], or shorter in k.
+template <int kSum, int kA, int kB>
+EADEM_LANE void tile_int8() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
+}
+
 }  // namespace
 }  // namespace eadem::kernels::cpu

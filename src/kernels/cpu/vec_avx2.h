@@ -89,6 +89,10 @@ EADEM_LANE Vec expand(const uint16_t* p) {
   const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return float_of(IVec(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16)));
 }
+EADEM_LANE Vec expand_float16(const uint16_t* p) {
+  return Vec(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+EADEM_LANE uint16_t float16_of(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 EADEM_LANE void store_low_halves(uint16_t* p, IVec a) {
   const __m256i low = bit_and(a, IVec(0xffff)).v;
   const __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
@@ -96,19 +100,25 @@ EADEM_LANE void store_low_halves(uint16_t* p, IVec a) {
 }
 
 #if defined(__AVXVNNI__)
-// Four int8 of each lane, 128 added to each: VNNI multiplies unsigned by signed bytes.
+// Four unsigned bytes of each lane: VNNI multiplies unsigned by signed ones. int8 gets 128 added, nibbles what they
+// have.
 struct Quads {
   __m256i v;
+  EADEM_LANE static void load_nibbles(const void* p, int, Quads& first, Quads& second) {
+    const __m256i line = _mm256_loadu_si256(static_cast<const __m256i*>(p)), low = _mm256_set1_epi8(15);
+    first.v = _mm256_and_si256(line, low), second.v = _mm256_and_si256(_mm256_srli_epi16(line, 4), low);
+  }
   EADEM_LANE static Quads load(const void* p) {
     return {_mm256_xor_si256(_mm256_loadu_si256(static_cast<const __m256i*>(p)), _mm256_set1_epi8(-128))};
   }
 };
 
-// Sums of four-element products in each lane, from what the added 128 will have added in the end. x_sum: of the group.
+// Sums of four-element products in each lane, from what their offset will have added in the end. x_sum: of the group.
 struct Dot {
   static constexpr int kWords = 1;  // int32 words of x that a quad takes: its four int8
+  static constexpr int kOffset = 128;
   IVec sum;
-  EADEM_LANE static Dot start(int32_t x_sum) { return {IVec(-128 * x_sum)}; }
+  EADEM_LANE static Dot start(int32_t x_sum, int offset) { return {IVec(-offset * x_sum)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
     sum = IVec(_mm256_dpbusd_avx_epi32(sum.v, w.v, _mm256_set1_epi32(*x)));
   }
@@ -118,9 +128,14 @@ struct Dot {
 // Four int8 of each lane as two pairs of int16: elements 0 and 2 times 256, elements 1 and 3.
 struct Quads {
   __m256i even, odd;
-  EADEM_LANE static Quads load(const void* p) {
-    const __m256i line = _mm256_loadu_si256(static_cast<const __m256i*>(p));
-    return {_mm256_slli_epi16(line, 8), _mm256_srai_epi16(line, 8)};
+  EADEM_LANE explicit Quads(__m256i line) : even(_mm256_slli_epi16(line, 8)), odd(_mm256_srai_epi16(line, 8)) {}
+  Quads() = default;
+  EADEM_LANE static Quads load(const void* p) { return Quads(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
+  EADEM_LANE static void load_nibbles(const void* p, int zero, Quads& first, Quads& second) {
+    const __m256i line = _mm256_loadu_si256(static_cast<const __m256i*>(p)), low = _mm256_set1_epi8(15);
+    const __m256i offset = _mm256_set1_epi8(static_cast<char>(zero));
+    first = Quads(_mm256_sub_epi8(_mm256_and_si256(line, low), offset));
+    second = Quads(_mm256_sub_epi8(_mm256_and_si256(_mm256_srli_epi16(line, 4), low), offset));
   }
 };
 
@@ -129,7 +144,8 @@ struct Quads {
 struct Dot {
   static constexpr int kWords = 2;  // int32 words of x that a quad takes: int16 pairs (0, 2) and (1, 3)
   IVec even, odd;
-  EADEM_LANE static Dot start(int32_t) { return {IVec(0), IVec(0)}; }
+  static constexpr int kOffset = 0;
+  EADEM_LANE static Dot start(int32_t, int) { return {IVec(0), IVec(0)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
     even = add(even, IVec(_mm256_madd_epi16(w.even, _mm256_set1_epi32(x[0]))));
     odd = add(odd, IVec(_mm256_madd_epi16(w.odd, _mm256_set1_epi32(x[1]))));

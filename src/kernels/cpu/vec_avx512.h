@@ -78,24 +78,34 @@ EADEM_LANE Vec expand(const uint16_t* p) {
   const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return float_of(IVec(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16)));
 }
+EADEM_LANE Vec expand_float16(const uint16_t* p) {
+  return Vec(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+}
+EADEM_LANE uint16_t float16_of(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 EADEM_LANE void store_low_halves(uint16_t* p, IVec a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
 }
 
 #if defined(__AVX512VNNI__)
-// Four int8 of each lane, 128 added to each: VNNI multiplies unsigned by signed bytes.
+// Four unsigned bytes of each lane: VNNI multiplies unsigned by signed ones. int8 gets 128 added, nibbles what they
+// have.
 struct Quads {
   __m512i v;
+  EADEM_LANE static void load_nibbles(const void* p, int, Quads& first, Quads& second) {
+    const __m512i line = _mm512_loadu_si512(p), low = _mm512_set1_epi8(15);
+    first.v = _mm512_and_si512(line, low), second.v = _mm512_and_si512(_mm512_srli_epi16(line, 4), low);
+  }
   EADEM_LANE static Quads load(const void* p) {
     return {_mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128))};
   }
 };
 
-// Sums of four-element products in each lane, from what the added 128 will have added in the end. x_sum: of the group.
+// Sums of four-element products in each lane, from what their offset will have added in the end. x_sum: of the group.
 struct Dot {
   static constexpr int kWords = 1;  // int32 words of x that a quad takes: its four int8
+  static constexpr int kOffset = 128;
   IVec sum;
-  EADEM_LANE static Dot start(int32_t x_sum) { return {IVec(-128 * x_sum)}; }
+  EADEM_LANE static Dot start(int32_t x_sum, int offset) { return {IVec(-offset * x_sum)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
     sum = IVec(_mm512_dpbusd_epi32(sum.v, w.v, _mm512_set1_epi32(*x)));
   }
@@ -105,9 +115,14 @@ struct Dot {
 // Four int8 of each lane as two pairs of int16: elements 0 and 2 times 256, elements 1 and 3.
 struct Quads {
   __m512i even, odd;
-  EADEM_LANE static Quads load(const void* p) {
-    const __m512i line = _mm512_loadu_si512(p);
-    return {_mm512_slli_epi16(line, 8), _mm512_srai_epi16(line, 8)};
+  EADEM_LANE explicit Quads(__m512i line) : even(_mm512_slli_epi16(line, 8)), odd(_mm512_srai_epi16(line, 8)) {}
+  Quads() = default;
+  EADEM_LANE static Quads load(const void* p) { return Quads(_mm512_loadu_si512(p)); }
+  EADEM_LANE static void load_nibbles(const void* p, int zero, Quads& first, Quads& second) {
+    const __m512i line = _mm512_loadu_si512(p), low = _mm512_set1_epi8(15);
+    const __m512i offset = _mm512_set1_epi8(static_cast<char>(zero));
+    first = Quads(_mm512_sub_epi8(_mm512_and_si512(line, low), offset));
+    second = Quads(_mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(line, 4), low), offset));
   }
 };
 
@@ -116,7 +131,8 @@ struct Quads {
 struct Dot {
   static constexpr int kWords = 2;  // int32 words of x that a quad takes: int16 pairs (0, 2) and (1, 3)
   IVec even, odd;
-  EADEM_LANE static Dot start(int32_t) { return {IVec(0), IVec(0)}; }
+  static constexpr int kOffset = 0;
+  EADEM_LANE static Dot start(int32_t, int) { return {IVec(0), IVec(0)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
     even = add(even, IVec(_mm512_madd_epi16(w.even, _mm512_set1_epi32(x[0]))));
     odd = add(odd, IVec(_mm512_madd_epi16(w.odd, _mm512_set1_epi32(x[1]))));
@@ -127,11 +143,7 @@ struct Dot {
 
 // Shapes of the inner blocks: rows x panels whose chains fill the registers.
 inline constexpr int kFmaRows = 6, kFmaPanels = 2;
-#if defined(__AVX512VNNI__)
-inline constexpr int kInt8Rows = 8, kInt8Panels = 2;
-#else
 inline constexpr int kInt8Rows = 4, kInt8Panels = 2;
-#endif
 
 }  // namespace
 }  // namespace eadem::kernels::cpu

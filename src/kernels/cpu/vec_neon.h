@@ -87,20 +87,29 @@ EADEM_LANE Vec to_float_truncating(IVec a) {
 EADEM_LANE Vec expand(const uint16_t* p) {
   return float_of(IVec(vreinterpretq_s32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16))));
 }
+EADEM_LANE Vec expand_float16(const uint16_t* p) { return Vec(vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)))); }
+EADEM_LANE uint16_t float16_of(float x) { return vget_lane_u16(vreinterpret_u16_f16(vcvt_f16_f32(vdupq_n_f32(x))), 0); }
 EADEM_LANE void store_low_halves(uint16_t* p, IVec a) { vst1_u16(p, vmovn_u32(vreinterpretq_u32_s32(a.v))); }
 
 // Four int8 of each lane.
 struct Quads {
   int8x16_t v;
   EADEM_LANE static Quads load(const void* p) { return {vld1q_s8(static_cast<const int8_t*>(p))}; }
+  EADEM_LANE static void load_nibbles(const void* p, int zero, Quads& first, Quads& second) {
+    const uint8x16_t line = vld1q_u8(static_cast<const uint8_t*>(p));
+    const int8x16_t offset = vdupq_n_s8(static_cast<int8_t>(zero));
+    first.v = vsubq_s8(vreinterpretq_s8_u8(vandq_u8(line, vdupq_n_u8(15))), offset);
+    second.v = vsubq_s8(vreinterpretq_s8_u8(vshrq_n_u8(line, 4)), offset);
+  }
 };
 
 #if defined(__ARM_FEATURE_DOTPROD)
 // Sums of four-element products in each lane.
 struct Dot {
   static constexpr int kWords = 1;  // int32 words of x that a quad takes: its four int8
+  static constexpr int kOffset = 0;
   IVec sum;
-  EADEM_LANE static Dot start(int32_t) { return {IVec(0)}; }
+  EADEM_LANE static Dot start(int32_t, int) { return {IVec(0)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
     sum = IVec(vdotq_s32(sum.v, w.v, vreinterpretq_s8_s32(vdupq_n_s32(*x))));
   }
@@ -111,7 +120,8 @@ struct Dot {
 struct Dot {
   static constexpr int kWords = 1;  // int32 words of x that a quad takes: its four int8
   IVec low, high;
-  EADEM_LANE static Dot start(int32_t) { return {IVec(0), IVec(0)}; }
+  static constexpr int kOffset = 0;
+  EADEM_LANE static Dot start(int32_t, int) { return {IVec(0), IVec(0)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
     const int8x16_t quad = vreinterpretq_s8_s32(vdupq_n_s32(*x));
     low = IVec(vpadalq_s16(low.v, vmull_s8(vget_low_s8(w.v), vget_low_s8(quad))));

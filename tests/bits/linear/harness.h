@@ -75,6 +75,14 @@ inline void quantise_rows(Layer& layer) {
   }
 }
 
+// x with the eleven significant bits of a float16, whose range |x| must fit (its magnitude is cut to that).
+inline float half_of(float x) {
+  const float magnitude = std::min(std::max(std::fabs(x), 0x1p-14f), 0x1p15f);
+  int exponent = 0;
+  const float fraction = std::frexp(magnitude, &exponent);
+  return std::copysign(std::ldexp(std::floor(fraction * 2048.0f), exponent - 11), x);
+}
+
 inline Layer random_layer(const LinearShape& shape, int rows, Family family, bool bias, bool residual, Draw& draw) {
   Layer layer;
   layer.shape = shape, layer.rows = rows, layer.residual = residual;
@@ -96,13 +104,21 @@ inline Layer random_layer(const LinearShape& shape, int rows, Family family, boo
   if (shape.numerics == Numerics::kInt8) {
     quantise_rows(layer);
     layer.wq.resize(n * k), layer.w_scale.resize(n * static_cast<size_t>(shape.groups()));
+    const bool nibbles = shape.stored == Int8Weights::kNibbles;
     for (size_t i = 0; i < layer.wq.size(); ++i) {
       const bool padding = static_cast<int>(i % k) >= shape.k;
-      layer.wq[i] = static_cast<int8_t>(padding ? 0 : draw.chance(8) ? -128 : draw.below(256) - 128);
+      const int q = nibbles ? draw.below(16) - (shape.minimum ? 0 : 8) : draw.chance(8) ? -128 : draw.below(256) - 128;
+      layer.wq[i] = static_cast<int8_t>(padding ? 0 : q);
     }
     for (float& s : layer.w_scale) s = draw.chance(20) ? 0.0f : draw.normal() * std::exp(2 * draw.normal());
     if (shape.minimum) layer.w_minimum = layer.w_scale;
     for (float& m : layer.w_minimum) m = draw.normal() * std::exp(2 * draw.normal());
+    if (shape.stored != Int8Weights::kAny) {  // then scales are halves: some subnormal ones too
+      for (std::vector<float>* halves : {&layer.w_scale, &layer.w_minimum}) {
+        for (float& x : *halves)
+          x = draw.chance(8) ? std::ldexp(static_cast<float>(draw.below(1023)), -24) : half_of(x);
+      }
+    }
   }
   if (bias) layer.bias.resize(n);
   for (float& b : layer.bias) b = draw.normal();
@@ -176,9 +192,9 @@ inline std::string describe(const Layer& layer, int family) {
   const LinearShape& s = layer.shape;
   return std::string(numerics::short_name(s.numerics)) + " n=" + std::to_string(s.n) + " k=" + std::to_string(s.k) +
          " rows=" + std::to_string(layer.rows) + " shards=" + std::to_string(s.shards) +
-         " group=" + std::to_string(s.group) + " minimum=" + std::to_string(s.minimum) +
-         " bias=" + std::to_string(!layer.bias.empty()) + " residual=" + std::to_string(layer.residual) +
-         " family=" + std::to_string(family);
+         " group=" + std::to_string(s.group) + " stored=" + std::to_string(static_cast<int>(s.stored)) +
+         " minimum=" + std::to_string(s.minimum) + " bias=" + std::to_string(!layer.bias.empty()) +
+         " residual=" + std::to_string(layer.residual) + " family=" + std::to_string(family);
 }
 
 // A shape with k padded as its numerics asks, and the largest legal number of shards up to `shards`.

@@ -133,6 +133,30 @@ TEST_P(Linear, OtherShardsDiffer) {
   }
 }
 
+// int8 weights of which more is known lie in fewer bytes, and give the reference's bits as well.
+TEST(StoredInt8, GivesTheSameBits) {
+  Draw draw(13);
+  for (const Int8Weights stored : {Int8Weights::kHalves, Int8Weights::kNibbles}) {
+    for (const bool minimum : {false, true}) {
+      for (const int rows : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 70}) {
+        LinearShape shape = make_shape(Numerics::kInt8, 1 + draw.below(80), 32 * (1 + draw.below(40)), 8, 32, minimum);
+        LinearShape plain = shape;
+        shape.stored = stored;
+        const KernelSet& best = best_kernel_set();
+        EXPECT_TRUE(best.linear_bytes(shape) < best.linear_bytes(plain) || &best == &reference());
+        const Layer layer = random_layer(shape, rows, kNarrow, rows % 2 == 0, rows % 3 == 0, draw);
+        expect_equal(layer, kNarrow, 1, draw);
+        // The control: one weight moved by one step in its last group.
+        Layer other = layer;
+        int8_t& q = other.wq[static_cast<size_t>(shape.k_padded) - 32];
+        q = static_cast<int8_t>(q + (q > 0 ? -1 : 1));
+        other.w_scale[static_cast<size_t>(shape.groups()) - 1] = 1.0f;
+        EXPECT_FALSE(same_bytes(evaluate(best, layer, nullptr), evaluate(best, other, nullptr)));
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(AllNumerics, Linear, ::testing::ValuesIn(numerics::kAllNumerics),
                          [](const auto& param) { return std::string(numerics::short_name(param.param)); });
 
