@@ -1,6 +1,7 @@
 #include "eadem/engine.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -24,8 +25,12 @@ namespace {
 struct Choice {
   numerics::Numerics numerics;
   const kernels::KernelSet* kernels;
+  std::shared_ptr<kernels::Device> device = nullptr;  // null: this machine
 
   bool is_free() const { return kernels->free_order; }
+  // The set in use.
+  const kernels::KernelSet& set() const { return device != nullptr ? device->packing() : *kernels; }
+  uint64_t calls() const { return device != nullptr ? device->calls() : kernels->calls->load(); }
   std::string numerics_name() const {
     if (is_free()) return std::string(numerics::short_name(numerics)) + "-free";
     return std::string(numerics::full_name(numerics));
@@ -34,6 +39,7 @@ struct Choice {
 
 // The free-order mode of a choice.
 Result<Choice> free_order(Choice choice) {
+  if (choice.device != nullptr) return Error{"mode free is for --device cpu alone"};
   if (choice.numerics == numerics::Numerics::kMma16) {
     return Error{"mode free has no mma16, which is an exact emulation: use --numerics fma32 or int8"};
   }
@@ -45,8 +51,28 @@ Result<Choice> free_order(Choice choice) {
   return choice;
 }
 
+// "cpu" (null), "cuda" or "cuda:N".
+Result<std::shared_ptr<kernels::Device>> open_device(const std::string& name) {
+  if (name == "cpu") return std::shared_ptr<kernels::Device>();
+  const std::string prefix = "cuda:";
+  int ordinal = 0;
+  const bool numbered = name.starts_with(prefix);
+  if (numbered) {
+    const char* const end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + prefix.size(), end, ordinal);
+    if (parsed.ec != std::errc() || parsed.ptr != end || ordinal < 0) ordinal = -1;
+  }
+  if ((name != "cuda" && !numbered) || ordinal < 0) {
+    return Error{"device '" + name + "' is unknown: use cpu, cuda, or cuda:N for another than the first"};
+  }
+  EADEM_ASSIGN_OR_RETURN(auto device, kernels::open_cuda_device(ordinal));
+  return std::shared_ptr<kernels::Device>(std::move(device));
+}
+
 Result<Choice> choose_contract(const EngineOptions& options, const weights::Checkpoint& checkpoint) {
   Choice choice{model::default_numerics(checkpoint), &kernels::best_kernel_set()};
+  EADEM_ASSIGN_OR_RETURN(choice.device, open_device(options.device));
+  if (choice.device != nullptr) choice.numerics = numerics::Numerics::kMma16;  // its own matrix instructions'
   if (options.numerics != "auto") {
     if (options.numerics.ends_with("-free")) {
       return Error{"numerics '" + options.numerics + "' is that of --mode free, whose bits nobody promises: ask for " +
@@ -60,7 +86,6 @@ Result<Choice> choose_contract(const EngineOptions& options, const weights::Chec
     }
     choice.numerics = *found;
   }
-  if (options.device != "cpu") return Error{"device '" + options.device + "' is not in this build: use cpu"};
   if (options.isa == "auto") {
     if (choice.kernels->supported()) return choice;
     return Error{"this processor has no kernel set of this build: x86-64 needs FMA (2013 and later), Arm 64 bits"};
@@ -159,10 +184,11 @@ Result<void> Engine::State::open(const EngineOptions& options) {
   model::ModelOptions model_options;
   model_options.numerics = choice.numerics;
   model_options.kernels = choice.kernels;
+  model_options.device = choice.device;
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   model_options.threads = options.threads == 0 ? cores : options.threads;
   model_options.max_rows = std::max(options.prefill_chunk, options.max_batch);
-  first_calls = choice.kernels->calls->load();
+  first_calls = choice.calls();
   EADEM_ASSIGN_OR_RETURN(model, model::Model::load(checkpoint, model_options));
   EADEM_RETURN_IF_ERROR(start(options, choice));
   sign(options, choice);
@@ -216,7 +242,7 @@ Result<engine::SpeculationOptions> Engine::State::speculation(const EngineOption
   EADEM_ASSIGN_OR_RETURN(const auto path, fetch::resolve_model(options.draft_model));
   EADEM_ASSIGN_OR_RETURN(draft_checkpoint, weights::Checkpoint::open(path));
   model::ModelOptions model_options = target;
-  model_options.numerics = model::default_numerics(draft_checkpoint);
+  if (target.device == nullptr) model_options.numerics = model::default_numerics(draft_checkpoint);
   EADEM_ASSIGN_OR_RETURN(draft_model, model::Model::load(draft_checkpoint, model_options));
   result.draft_model = draft_model.get();
   return result;
@@ -259,7 +285,7 @@ void Engine::State::describe(const EngineOptions& options, const Choice& choice)
   info.family = config.family;
   info.numerics = choice.numerics_name();
   info.mode = choice.is_free() ? "free" : "contract";
-  info.isa = choice.kernels->name;
+  info.isa = choice.set().name;
   info.threads = model->options().threads;
   info.vocab = config.vocab;
   info.context = config.context;
@@ -269,7 +295,7 @@ void Engine::State::describe(const EngineOptions& options, const Choice& choice)
   info.weight_bytes = model->weight_bytes();
   info.kv_blocks = engine->kv_blocks();
   info.kv_bytes = static_cast<size_t>(info.kv_blocks) *
-                  model::KvPool::block_bytes(*choice.kernels, model->attention_shape(), config.layers);
+                  model::KvPool::block_bytes(choice.set(), model->attention_shape(), config.layers);
   info.has_tokenizer = tokenizer.has_value();
   info.has_chat_template = chat_template.has_value();
 }
@@ -280,6 +306,7 @@ void Engine::State::sign(const EngineOptions& options, const Choice& choice) {
   identity_parts = identity.canonical();
   identity_digest = identity.digest();
   deployment = api::deployment_of(options, info);
+  if (choice.device != nullptr) deployment.device = api::device_name(options.device, choice.device->facts());
   if (draft_model) deployment.draft_model = contract::digest_of_weights(draft_checkpoint, digests);
   deployment_parts = deployment.canonical();
   deployment_digest = deployment.digest();
@@ -482,7 +509,9 @@ Result<std::vector<Completion>> Engine::generate(Request request, Callbacks call
 
 Counters Engine::counters() const {
   Counters counters = state_->engine->counters();
-  counters.kernel_calls = state_->model->options().kernels->calls->load() - state_->first_calls;
+  const model::ModelOptions& used = state_->model->options();
+  counters.kernel_calls =
+      (used.device != nullptr ? used.device->calls() : used.kernels->calls->load()) - state_->first_calls;
   return counters;
 }
 

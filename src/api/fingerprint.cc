@@ -29,6 +29,14 @@ contract::Deployment deployment_of(const EngineOptions& options, const ModelInfo
   return deployment;
 }
 
+std::string device_name(const std::string& asked, const kernels::DeviceFacts& facts) {
+  const auto version = [](int number) {
+    return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+  };
+  return asked + ": " + facts.name + ", " + facts.architecture + ", driver for CUDA " + version(facts.driver) +
+         ", runtime " + version(facts.runtime);
+}
+
 contract::BomModel bom_model_of(const ModelInfo& info, const weights::Metadata& metadata) {
   const auto stated = [&](std::string_view key) {
     const auto value = metadata.get<std::string>(key);

@@ -42,7 +42,7 @@ void EngineFlags::add(Flags& flags) {
       "--mode", "NAME",
       "contract, or free: sums in the order that suits batch and threads, so bits vary; for comparison [contract]",
       &options.mode);
-  flags.text("--device", "NAME", "cpu [cpu]", &options.device);
+  flags.text("--device", "NAME", "cpu, cuda, or cuda:N for another than the first [cpu]", &options.device);
   flags.text("--isa", "NAME", "kernel set: auto, or one that `eadem info` lists [auto]", &options.isa);
   flags.integer("--threads", "workers; 0: one per core [0]", 0, 1024, &options.threads);
   flags.integer("--max-batch", "sequences that run at once [32]", 1, 4096, &options.max_batch);

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/machine.h"
+#include "kernels/device.h"
 #include "kernels/kernel_set.h"
 #include "numerics/version.h"
 
@@ -26,6 +27,29 @@ ordered_json kernel_sets() {
         {{"name", set->name}, {"supported", set->supported()}, {"used", set == &kernels::best_kernel_set()}});
   }
   return sets;
+}
+
+// What --device offers besides cpu.
+ordered_json devices() {
+  ordered_json found = ordered_json::array();
+  const std::string support = kernels::cuda_support();
+  std::string reason;
+  for (int ordinal = 0; !support.starts_with("none"); ++ordinal) {
+    const auto device = kernels::open_cuda_device(ordinal);
+    if (!device.ok()) {
+      reason = device.error().message;
+      break;
+    }
+    const kernels::DeviceFacts& facts = device.value()->facts();
+    found.push_back({{"device", "cuda:" + std::to_string(ordinal)},
+                     {"name", facts.name},
+                     {"architecture", facts.architecture},
+                     {"processors", facts.processors},
+                     {"memory_bytes", facts.memory}});
+  }
+  ordered_json all = {{"support", support}, {"devices", found}};
+  if (found.empty() && !reason.empty()) all["reason"] = reason;
+  return all;
 }
 
 ordered_json all_numerics() {
@@ -94,6 +118,11 @@ void print(const ordered_json& all) {
                 : supported ? "supported"
                             : "not on this machine");
   }
+  std::printf("cuda\n  %-14s  %s\n", "support", plain(all["cuda"]["support"]).c_str());
+  for (const ordered_json& device : all["cuda"]["devices"]) {
+    std::printf("  %-14s  %s\n", plain(device["device"]).c_str(), plain(device["name"]).c_str());
+  }
+  if (all["cuda"].contains("reason")) std::printf("  %-14s  %s\n", "device", plain(all["cuda"]["reason"]).c_str());
   std::printf("numerics\n  %s\n", plain(all["numerics"]).c_str());
   if (!all.contains("model")) return;
   std::puts("model");
@@ -109,8 +138,11 @@ Result<int> run(const Options& options) {
   ordered_json all = {{"version", EADEM_VERSION},
                       {"machine", describe_machine()},
                       {"kernel_sets", kernel_sets()},
+                      {"cuda", devices()},
                       {"numerics", all_numerics()},
-                      {"default_numerics", "int8-v1 where the linear weights are Q8_0, Q4_0 or Q4_1, else fma32-v1"}};
+                      {"default_numerics",
+                       "on a device mma16-v1; else int8-v1 where the linear weights are Q8_0, Q4_0 or Q4_1, else "
+                       "fma32-v1"}};
   if (options.engine.model_given) {
     EADEM_ASSIGN_OR_RETURN(const Engine engine, options.engine.open());
     all["model"] = describe(engine);

@@ -56,6 +56,7 @@ void StepRunner::run(Step& step, model::KvPool& pool, model::TraceSink* trace) {
   if (step.batch.rows.empty()) return;
   plan_draws(step);
   model_->forward(step.batch, pool, trace);
+  drawn_ = model_->drawn();  // once, before several workers read them
   for (const Piece& piece : step.pieces) pool_piece(piece, step.batch, *model_);
   sample(step);
   model_->bad();  // a device is done with the step when this is
@@ -145,7 +146,7 @@ void StepRunner::sample_outputs(Step& step, const OutputRange& range, int first,
     if (answers && sequence.guide != nullptr && !mask(sequence, draw, drawn, worker)) return;
     auto result = drawn_there_.empty() || !drawn_there_[static_cast<size_t>(output)]
                       ? samplers_[static_cast<size_t>(worker)].draw(draw)
-                      : sampler::read_drawn(draw, model_->drawn()[static_cast<size_t>(output)]);
+                      : sampler::read_drawn(draw, drawn_[static_cast<size_t>(output)]);
     if (!result.ok()) {
       drawn.error = result.error().message;
       return;

@@ -2,6 +2,7 @@
 // while the step is under way, and what it changes (its counts, its guide, its pooled rows) nobody else looks at then.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,7 @@ class StepRunner {
   Buffer logits_;                             // float32 [kLogitRows][vocab]
   // Whether the model draws it, by output; empty where it draws none.
   std::vector<bool> drawn_there_;
+  std::span<const kernels::DeviceDrawn> drawn_;
   std::vector<OutputRange> ranges_;
 };
 

@@ -58,7 +58,7 @@ class Model {
 
   // Whether forward() obeys Batch::draws, which spares this machine the logits: a model on a device does.
   virtual bool draws() const { return false; }
-  // What they drew in the last forward, one for each output; waits.
+  // What they drew in the last forward, one for each output; waits. One thread at a time, like bad() and hidden().
   virtual std::span<const kernels::DeviceDrawn> drawn() const { return {}; }
 };
 

@@ -24,7 +24,7 @@ struct Arguments {
 };
 
 struct Tally {
-  int cells = 0, equal = 0, skipped = 0;
+  int cells = 0, equal = 0, skipped = 0, explained = 0;
   std::string first_failure;
 };
 
@@ -73,17 +73,43 @@ std::string verdict(const std::vector<std::string>& got, const std::vector<std::
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-void run_model(const Model& asked, Numerics numerics, const std::shared_ptr<kernels::Device>& device,
-               const std::function<bool()>& in_time, Tally& tally) {
-  const ShapedModel files(asked.shape);
+// Says of a cell that differs in what, whether it differs from itself too, and which op is the first to.
+void explain(model::Model& here, model::Model& there, DeviceCell cell,
+             const std::vector<engine::SequenceRequest>& asked) {
+  std::vector<std::string> parts[3];
+  Traced traced[2];
+  run_cell(here, cell, asked, nullptr, nullptr, &parts[0]);
+  run_cell(there, cell, asked, nullptr, nullptr, &parts[1]);
+  run_cell(there, cell, asked, nullptr, nullptr, &parts[2]);
+  int unstable = 0, told = 0;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    unstable += parts[1][i] != parts[2][i];
+    if (parts[0][i] == parts[1][i] || told++ >= 4) continue;
+    std::printf("    request %zu\n      here  %.400s\n      there %.400s\n", i, parts[0][i].c_str(),
+                parts[1][i].c_str());
+  }
+  std::printf("    %d requests differ from run to run on the device\n", unstable);
+  cell.async = false;
+  run_cell(here, cell, asked, nullptr, &traced[0], &parts[0]);
+  run_cell(there, cell, asked, nullptr, &traced[1], &parts[1]);
+  int wrong = 0;
+  for (size_t i = 0; i < asked.size(); ++i) wrong += parts[0][i] != parts[1][i];
+  std::printf("    traced, %d requests differ\n", wrong);
+  told = 0;
+  for (const auto& [key, value] : traced[0]) {
+    const auto found = traced[1].find(key);
+    if (found != traced[1].end() && found->second == value) continue;
+    if (told++ < 3) std::printf("    first differs: %s\n", key.c_str());
+  }
+}
+
+void run_model(const Model& asked, const ShapedModel& files, Numerics numerics,
+               const std::shared_ptr<kernels::Device>& device, const std::function<bool()>& in_time, Tally& tally) {
   const auto requests = mixed_requests(asked.requests, asked.shape.vocab, asked.longest, asked.tokens);
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   auto begin = Clock::now();
-  std::vector<std::string> expected;
-  {
-    const auto here = files.load(numerics, threads, 512, nullptr);
-    expected = run_cell(*here, {16, 512}, requests, nullptr);
-  }
+  const auto here = files.load(numerics, threads, 512, nullptr);
+  const std::vector<std::string> expected = run_cell(*here, {16, 512}, requests, nullptr);
   const double here_seconds = since(begin);
   const auto there = files.load(numerics, threads, 512, device);
   for (const DeviceCell& cell : cells()) {
@@ -102,6 +128,7 @@ void run_model(const Model& asked, Numerics numerics, const std::shared_ptr<kern
         asked.shape.name + " " + std::string(numerics::short_name(numerics)) + " " + cell.describe();
     if (said != "equal" && tally.first_failure.empty()) tally.first_failure = name + ": " + said;
     std::printf("%-70s %s (%.2f s; here %.2f s)\n", name.c_str(), said.c_str(), since(begin), here_seconds);
+    if (said != "equal" && tally.explained++ < 4) explain(*here, *there, cell, requests);
     std::fflush(stdout);
   }
   // The control: another seed must not be equal.
@@ -121,16 +148,18 @@ int run(const Arguments& arguments) {
   const std::shared_ptr<kernels::Device> device = std::move(opened).value();
   const auto begin = Clock::now();
   Tally tally;
+  const auto in_time = [&] { return since(begin) < arguments.seconds; };
   for (const Model& model : models()) {
+    std::unique_ptr<ShapedModel> files;
     for (const Numerics numerics : numerics::kAllNumerics) {
       const std::string name = model.shape.name + " " + std::string(numerics::short_name(numerics));
       if (name.find(arguments.only) == std::string::npos) continue;
-      const auto in_time = [&] { return since(begin) < arguments.seconds; };
       if (!in_time()) {
         ++tally.skipped;
         continue;
       }
-      run_model(model, numerics, device, in_time, tally);
+      if (files == nullptr) files = std::make_unique<ShapedModel>(model.shape);
+      run_model(model, *files, numerics, device, in_time, tally);
     }
   }
   std::printf(R"({"test":"engine_equality","device":"%s","kernels":"%s","cells":%d,"equal":%d,"skipped":%d,)"

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdio>
+#include <map>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -94,9 +96,49 @@ struct DeviceCell {
   }
 };
 
-// One for each request; in a second round those of the first would be overwritten by equal ones, else by "differs".
+// An answer's parts, so that it is seen in which of them two differ.
+inline std::string parts_of(const Answer& answer) {
+  const auto hash_of = [](const auto& fill) {
+    Sha256 hash;
+    fill(hash);
+    return hash.hex().substr(0, 6);
+  };
+  std::string text = "prompt " + hash_of([&](Sha256& hash) { hash_tokens(hash, answer.prompt); });
+  text += " kv " + answer.outcome.kv_hash.substr(0, 6) + " tokens";
+  for (const SampledToken& token : answer.tokens) {
+    text += " " + std::to_string(token.token) + "/" + hash_of([&](Sha256& hash) { hash_tokens(hash, {token}); });
+  }
+  return text;
+}
+
+// What a trace told, by "request position layer op": the digest of the values.
+using Traced = std::map<std::string, std::string>;
+
+class Tracer final : public model::TraceSink {
+ public:
+  void record(const model::Batch& batch, int row, int layer, std::string_view op,
+              std::span<const std::byte> bytes) override {
+    const model::Row& r = batch.rows[static_cast<size_t>(row)];
+    const auto [place, first] = order_.try_emplace(std::string(op), static_cast<int>(order_.size()));
+    char key[96];
+    std::snprintf(key, sizeof key, "request %05llu position %05lld layer %03d op %02d ",
+                  static_cast<unsigned long long>(engine->sequence_of(r.sequence)), static_cast<long long>(r.position),
+                  op == "final_norm" ? 999 : layer, place->second);
+    Sha256 hash;
+    hash.update(bytes);
+    traced[key + std::string(op)] = hash.hex();
+  }
+  engine::Engine* engine = nullptr;
+  Traced traced;
+
+ private:
+  std::map<std::string, int> order_;
+};
+
+// One for each request; of a second round "differs" where it differs from the first.
 inline std::vector<std::string> run_cell(model::Model& model, const DeviceCell& cell,
-                                         const std::vector<engine::SequenceRequest>& asked, Counters* counters) {
+                                         const std::vector<engine::SequenceRequest>& asked, Counters* counters,
+                                         Traced* traced = nullptr, std::vector<std::string>* parts = nullptr) {
   engine::Options options;
   options.max_batch = cell.batch;
   options.prefill_chunk = cell.chunk;
@@ -107,6 +149,9 @@ inline std::vector<std::string> run_cell(model::Model& model, const DeviceCell& 
   options.force_preempt = cell.preempt;
   auto engine = engine::Engine::create(model, options);
   if (!engine.ok()) throw std::runtime_error(engine.error().message);
+  Tracer tracer;
+  tracer.engine = engine.value().get();
+  if (traced != nullptr) engine.value()->set_trace(&tracer);
   std::vector<std::string> all;
   for (int round = 0; round < cell.rounds; ++round) {
     Answers answers = run_all(*engine.value(), asked);
@@ -116,7 +161,11 @@ inline std::vector<std::string> run_cell(model::Model& model, const DeviceCell& 
       if (round > 0 && now[i] != all[i]) now[i] = "differs from round to round";
     }
     all = std::move(now);
+    if (parts == nullptr) continue;
+    parts->clear();
+    for (const auto& answer : answers) parts->push_back(parts_of(*answer));
   }
+  if (traced != nullptr) *traced = std::move(tracer.traced);
   if (counters != nullptr) *counters = engine.value()->counters();
   return all;
 }

@@ -2,9 +2,11 @@
 // pointers are moved out of the address space: whoever takes one for the host's falls.
 #pragma once
 
+#include <chrono>
 #include <cstring>
-#include <map>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "kernels/device.h"
@@ -37,7 +39,12 @@ class HostDevice : public kernels::Device {
     return Buffer::adopt(moved(pointer, kAway), {release, kept, bytes});
   }
   void upload(void* to, const void* from, size_t bytes) override { std::memcpy(here(to), from, bytes); }
-  void download(void* to, const void* from, size_t bytes) override { std::memcpy(to, here(from), bytes); }
+  // Slow enough that whoever reads what another thread is still fetching is seen to.
+  void download(void* to, const void* from, size_t bytes) override {
+    const std::lock_guard lock(download_mutex_);
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    std::memcpy(to, here(from), bytes);
+  }
   void clear(void* to, size_t bytes) override { std::memset(here(to), 0, bytes); }
   void wait() override {}
   Result<void> reserve(const kernels::DeviceNeeds& needs) override {
@@ -198,6 +205,7 @@ class HostDevice : public kernels::Device {
   const kernels::KernelSet& set_;
   ThreadPool pool_;
   uint64_t calls_ = 0;
+  std::mutex download_mutex_;
   int max_rows_ = 0, max_draws_ = 0, vocab_ = 0;
   std::optional<sampler::Sampler> sampler_;
 };

@@ -36,6 +36,7 @@ std::vector<std::string> kernel_sets(Lab& lab, bool reference) {
     if (name == "reference" && !reference) continue;
     EngineOptions options = lab.options();
     options.isa = name;
+    options.device = "cpu";
     if (lab.open_cold(options).ok()) sets.emplace_back(name);
   }
   return sets;

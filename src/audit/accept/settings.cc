@@ -60,8 +60,15 @@ Result<void> set_speculation(const std::string& text, EngineOptions& options) {
   return {};
 }
 
+// Kernel sets are this machine's: where the engine is on a device, they are compared with it.
+Result<void> set_isa(const std::string& text, EngineOptions& options) {
+  options.device = "cpu";
+  return set_text<&EngineOptions::isa>(text, options);
+}
+
 constexpr Option kOptions[] = {
-    {"isa", set_text<&EngineOptions::isa>},
+    {"isa", set_isa},
+    {"device", set_text<&EngineOptions::device>},
     {"threads", set_integer<&EngineOptions::threads>},
     {"max_batch", set_integer<&EngineOptions::max_batch>},
     {"prefill_chunk", set_integer<&EngineOptions::prefill_chunk>},

@@ -32,6 +32,8 @@ std::vector<std::string> engine_arguments(const EngineOptions& options) {
           options.numerics,
           "--mode",
           options.mode,
+          "--device",
+          options.device,
           "--isa",
           options.isa,
           "--threads",
