@@ -1,5 +1,6 @@
 """What samples come to: medians, spreads, ceilings and shares of them, from the result of a run (run.py)."""
 
+import math
 import statistics
 
 from plan import Point
@@ -10,6 +11,16 @@ def summary(samples):
     """Median and spread, (largest - smallest) / median."""
     median = statistics.median(samples)
     return {"median": median, "spread": (max(samples) - min(samples)) / median if median else 0.0}
+
+
+def best_variants(tried):
+    """{contender: the variant with the largest product of rates} of what run.tune tried."""
+    best = {}
+    for entry in tried:
+        score = math.prod(entry["rates"])
+        if score > best.get(entry["contender"], (0.0,))[0]:
+            best[entry["contender"]] = (score, entry["variant"])
+    return {contender: variant for contender, (_, variant) in best.items()}
 
 
 def point_of(cell):

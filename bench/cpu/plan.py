@@ -122,7 +122,8 @@ def decode(*rows, context=SHORT):
 SWEEP = (Point(0, PREFILL), *decode(1, 4, 16, 32))
 CONTEXTS = (*decode(1, context=1024), *decode(1, context=4096), *decode(1, context=32768))
 FULL = [
-    ("smollm2-135m", 2, SWEEP + CONTEXTS),
+    ("smollm2-135m", 2, SWEEP),
+    ("smollm2-135m", 2, CONTEXTS),
     ("smollm2-135m", 1, (Point(0, PREFILL), *decode(1, 16))),
     ("qwen3-0.6b", 2, (Point(0, PREFILL), *decode(1, 16), *decode(1, context=4096))),
     ("llama-3.2-1b", 2, (Point(0, PREFILL), *decode(1, 16))),

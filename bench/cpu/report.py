@@ -9,11 +9,10 @@ beside it.
 
 import argparse
 import json
-import math
 import pathlib
 
 import plot
-from figures import Figures, ceiling, point_of, shares
+from figures import Figures, best_variants, ceiling, point_of, shares
 from plan import CONTENDERS, SHORT, Point
 from targets import evaluate
 
@@ -39,13 +38,14 @@ def cell_text(cell):
 
 
 def settings_of(result):
-    machine, settings = result["machine"], result["settings"]
+    machine, lineups = result["machine"], result["lineups"]
+    rounds, others = lineups[0]["key"][-1], max(lineup["others_share"] for lineup in lineups)
     lines = [
         f"{machine['cpu']} (family {machine['family']} model {machine['model']}), {machine['cores']} cores, "
         f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['system']}; commit {result['commit']}, {result['date']}. "
-        f"{settings['rounds']} rounds in turn; tokens a second, median and spread (largest less smallest, over the "
+        f"{rounds} rounds in turn; tokens a second, median and spread (largest less smallest, over the "
         f"median). Prompts of {SHORT} tokens before decoding, unless said. During the runs other work took "
-        f"{result['others_share'] * 100:.0f} % of the machine's CPU time."
+        f"at most {others * 100:.0f} % of the machine's CPU time."
     ]
     versions = sorted(
         {(d["engine"], d["version"]) for x in result["lineups"] for d in x["loaded"].values() if "version" in d}
@@ -54,15 +54,10 @@ def settings_of(result):
     sets = sorted(
         {d["settings"]["isa"] for x in result["lineups"] for d in x["loaded"].values() if "isa" in d["settings"]}
     )
-    best = {}
-    for entry in result.get("tuned", []):
-        score = math.prod(entry["rates"])
-        if score > best.get(entry["contender"], (0.0, ""))[0]:
-            best[entry["contender"]] = (score, " ".join(entry["variant"]))
+    best = best_variants(result.get("tuned", []))
     if best:
-        lines.append(
-            "Peers' settings, the best of those tried: " + "; ".join(f"{c} `{v}`" for c, (_, v) in best.items())
-        )
+        settings = "; ".join(f"{contender} `{' '.join(variant)}`" for contender, variant in best.items())
+        lines.append(f"Peers' settings, the best of those tried: {settings}.")
     lines.append("Kernel set of eadem: " + ", ".join(sets) + ".")
     return "\n\n".join(lines)
 

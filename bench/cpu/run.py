@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import datetime
 import json
-import math
 import os
 import pathlib
 import platform
@@ -25,7 +24,7 @@ import time
 
 import plan
 import report
-from figures import summary
+from figures import best_variants, summary
 from models import model_file
 from shapes import SHAPES
 from targets import evaluate
@@ -75,24 +74,23 @@ def memory_available():
 
 
 class CpuClock:
-    """Share of the machine's CPU time that went to others than this process and those it started."""
+    """Share of the machine's CPU time that went to others than this process and those it started, since it was made. To
+    be read when what was started has ended and been waited for."""
 
     def __init__(self):
-        self.all, self.busy = self._machine()
-        self.own = {}
+        self.start = self._ticks()
 
     @staticmethod
-    def _machine():
+    def _ticks():
+        """(all, busy, own)"""
         ticks = [int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-        return sum(ticks), sum(ticks) - ticks[3] - ticks[4]
+        times = os.times()
+        own = times.user + times.system + times.children_user + times.children_system
+        return sum(ticks), sum(ticks) - ticks[3] - ticks[4], own * os.sysconf("SC_CLK_TCK")
 
     def others(self):
-        """To be called when what was started has ended and been waited for."""
-        total, busy = self._machine()
-        times = os.times()
-        own = (times.user + times.system + times.children_user + times.children_system) * os.sysconf("SC_CLK_TCK")
-        own -= self.own.get("start", 0)
-        return max(0.0, (busy - self.busy - own) / max(1, total - self.all))
+        total, busy, own = (now - then for now, then in zip(self._ticks(), self.start, strict=True))
+        return max(0.0, (busy - own) / max(1, total))
 
 
 def ceilings(options, lineup, quick):
@@ -157,12 +155,11 @@ def run_point(workers, point, lineup, rounds, seed):
 
 
 def tune(lineup, options, launcher, seed):
-    """Tries the peers' variants on this machine and tells the launcher the best of each: by the geometric mean of
-    prefill, one row and 16. Returns [{"contender", "variant", "rates"}]."""
+    """Tries the peers' variants on this machine. Returns [{"contender", "variant", "rates"}]; best_variants says which
+    are to be used."""
     small = plan.Lineup(lineup.model, lineup.threads, TUNED, lineup.contenders)
     tried = []
     for contender in lineup.contenders:
-        best = 0.0
         for variant in VARIANTS.get(contender.engine, []):
             try:
                 path = model_file(options.models_folder, lineup.model, contender.format, options.smollm2)
@@ -174,8 +171,6 @@ def tune(lineup, options, launcher, seed):
                 continue
             rates = [max(cell["samples"], default=0.0) for cell in cells]
             tried.append({"contender": contender.name, "variant": variant, "rates": rates})
-            if math.prod(rates) > best:
-                best, launcher.settings[contender] = math.prod(rates), variant
     return tried
 
 
@@ -208,7 +203,9 @@ def warm(workers, lineup):
 
 def run_lineup(lineup, options, launcher, rounds, seed):
     say(f"{lineup.model}, {lineup.threads} threads, {len(lineup.contenders)} contenders")
-    result = {"model": lineup.model, "threads": lineup.threads, "ceilings": {}, "loaded": {}, "cells": []}
+    clock = CpuClock()
+    result = {"key": key_of(lineup, rounds), "model": lineup.model, "threads": lineup.threads}
+    result |= {"ceilings": {}, "loaded": {}, "cells": []}
     try:
         result["ceilings"] = ceilings(options, lineup, options.quick)
     except WorkerError as error:
@@ -230,6 +227,7 @@ def run_lineup(lineup, options, launcher, rounds, seed):
     finally:
         for worker in workers.values():
             worker.close()
+    result["others_share"] = clock.others()
     return result
 
 
@@ -245,6 +243,7 @@ def parse():
     add("--isa", default="", help="kernel set of eadem [its own choice]")
     add("--busy", action="store_true", help="peers' waiting threads sleep: on a machine with other work")
     add("--estimate", action="store_true", help="print what would run and for how long, and end")
+    add("--resume", action="store_true", help="keep the line-ups that --out holds of this commit, machine and settings")
     add("--seed", type=int, default=1, help="of the prompts")
     add("--out", default=str(ROOT / "build" / "bench-cpu.json"), help="[build/bench-cpu.json]")
     add("--docs", action="store_true", help="put tables and plots into docs/performance.md and docs/images/")
@@ -278,6 +277,25 @@ def chosen(options):
     return plan.lineups(wanted, contenders, options.rounds, 0.7 * memory_available())
 
 
+def key_of(lineup, rounds):
+    """What makes two measurements of a line-up the same one."""
+    points = [[point.rows, point.context] for point in lineup.points]
+    return [lineup.model, lineup.threads, points, [c.name for c in lineup.contenders], rounds]
+
+
+def earlier(out, new):
+    """What a run that was interrupted, or had fewer line-ups, left in the file: of the same commit, machine and
+    settings, or nothing."""
+    if not out.exists():
+        return new
+    old = json.loads(out.read_text())
+    same_commit = old.get("commit", "").split()[:1] == new["commit"].split()[:1]
+    if not same_commit or any(old.get(key) != new[key] for key in ("what", "machine", "settings")):
+        say(f"{out} is of another commit, machine or setting: begun anew")
+        return new
+    return {**old, "command": new["command"]}
+
+
 def find_smollm2(options):
     if options.smollm2 is None:
         pulled = subprocess.run([ROOT / "build" / "eadem", "pull", "smollm2-135m"], capture_output=True, text=True)
@@ -288,51 +306,62 @@ def find_smollm2(options):
         sys.exit(f"bench: {options.smollm2} is no file")
 
 
+def estimate(lineups, options):
+    """Seconds, about, of everything."""
+    total = sum(plan.seconds_of(lineup, options.rounds) for lineup in lineups)
+    if not options.quick and lineups:
+        total += sum(TUNE_SECONDS * len(VARIANTS.get(c.engine, [])) for c in lineups[0].contenders)
+    cells = sum(len(taking) for x in lineups for _, taking in x.cells())
+    say(f"{cells} cells, {options.rounds} rounds: about {total / 60:.0f} minutes on a quiet machine")
+    for lineup in lineups if options.estimate else []:
+        minutes = plan.seconds_of(lineup, options.rounds) / 60
+        names = ", ".join(point.name for point in lineup.points)
+        say(f"  {lineup.model}, {lineup.threads} threads, {len(lineup.contenders)} contenders: {minutes:.1f} ({names})")
+
+
+def run_all(lineups, options, result, out):
+    started, launcher = time.monotonic(), Launcher(options)
+    if not options.quick:
+        if not result.get("tuned"):
+            say("the peers' best settings")
+            result["tuned"] = tune(lineups[0], options, launcher, options.seed + 50_000)
+        best = best_variants(result["tuned"])
+        launcher.settings = {c: best[c.name] for c in plan.CONTENDERS if c.name in best}
+    for number, lineup in enumerate(lineups):
+        result["lineups"].append(run_lineup(lineup, options, launcher, options.rounds, options.seed + 100_000 * number))
+        result["targets"] = evaluate(report.Figures(result))
+        out.write_text(json.dumps(result, indent=1) + "\n")  # after each, so that an interrupted run leaves something
+        left = sum(plan.seconds_of(x, options.rounds) for x in lineups[number + 1 :])
+        say(f"{(time.monotonic() - started) / 60:.1f} minutes so far, about {left / 60:.0f} to go")
+
+
 def main():
     options = parse()
     options.rounds = options.rounds or (2 if options.quick else 5)
+    out = pathlib.Path(options.out)
     lineups = chosen(options)
     if not lineups:
         sys.exit("bench: the options leave nothing to measure")
-    total = sum(plan.seconds_of(lineup, options.rounds) for lineup in lineups)
-    if not options.quick:
-        total += sum(TUNE_SECONDS * len(VARIANTS.get(c.engine, [])) for c in lineups[0].contenders)
-    say(
-        f"{sum(len(taking) for x in lineups for _, taking in x.cells())} cells, {options.rounds} rounds: about "
-        f"{total / 60:.0f} minutes on a quiet machine"
-    )
-    if options.estimate:
-        for lineup in lineups:
-            say(
-                f"  {lineup.model}, {lineup.threads} threads, {len(lineup.contenders)} contenders: "
-                f"{plan.seconds_of(lineup, options.rounds) / 60:.1f} minutes"
-            )
-        return
-    find_smollm2(options)
-    clock = CpuClock()
     result = {
         "what": "bench cpu",
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
         "command": shlex.join(["./dev", "bench", "cpu", *sys.argv[1:]]),
         "machine": machine(),
-        "settings": {"rounds": options.rounds, "seed": options.seed, "quick": options.quick, "busy": options.busy},
-        "others_share": 0.0,
+        "settings": {"seed": options.seed, "quick": options.quick, "busy": options.busy, "isa": options.isa},
         "lineups": [],
     }
-    out = pathlib.Path(options.out)
+    if options.resume:
+        result = earlier(out, result)
+        done = [lineup["key"] for lineup in result["lineups"]]
+        lineups = [lineup for lineup in lineups if key_of(lineup, options.rounds) not in done]
+    estimate(lineups, options)
+    if options.estimate:
+        return
+    find_smollm2(options)
     out.parent.mkdir(parents=True, exist_ok=True)
-    started, launcher = time.monotonic(), Launcher(options)
-    if not options.quick:
-        say("the peers' best settings")
-        result["tuned"] = tune(lineups[0], options, launcher, options.seed + 50_000)
-    for number, lineup in enumerate(lineups):
-        result["lineups"].append(run_lineup(lineup, options, launcher, options.rounds, options.seed + 100_000 * number))
-        result["others_share"] = clock.others()
-        result["targets"] = evaluate(report.Figures(result))
-        out.write_text(json.dumps(result, indent=1) + "\n")  # after each, so that an interrupted run leaves something
-        left = sum(plan.seconds_of(x, options.rounds) for x in lineups[number + 1 :])
-        say(f"{(time.monotonic() - started) / 60:.1f} minutes so far, about {left / 60:.0f} to go")
+    if lineups:
+        run_all(lineups, options, result, out)
     print(report.page(result)[0])
     if options.docs:
         report.write_docs(result, ROOT / "docs" / "performance.md")

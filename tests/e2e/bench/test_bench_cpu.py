@@ -51,6 +51,7 @@ def result_of(cells, weight_bytes=269_000_000, peaks=None, threads=2):
         "read": [{"bytes": 1 << 31, "median": 34.0, "spread": 0.02, "unit": "GB/s"}],
     }
     lineup = {"model": "smollm2-135m", "threads": threads, "ceilings": ceilings, "cells": cells}
+    lineup |= {"key": ["smollm2-135m", threads, [], [], 5], "others_share": 0.01}
     lineup["loaded"] = {c.name: eadem for c in plan.CONTENDERS if c.engine == "eadem"}
     machine = {
         "cpu": "a processor",
@@ -65,8 +66,7 @@ def result_of(cells, weight_bytes=269_000_000, peaks=None, threads=2):
         "commit": "abc",
         "command": "./dev bench cpu",
         "machine": machine,
-        "settings": {"rounds": 5},
-        "others_share": 0.01,
+        "settings": {"seed": 1},
         "lineups": [lineup],
     }
 
@@ -327,7 +327,10 @@ def test_the_peers_best_setting_is_tried_and_used(without_files):
     tried = run.tune(lineup, without_files, launcher, 1)
     first, second = workers.VARIANTS["llama.cpp"]
     assert [(entry["contender"], entry["variant"]) for entry in tried] == [(LLAMA.name, first), (LLAMA.name, second)]
-    assert tried[1]["rates"] == [2 * rate for rate in tried[0]["rates"]] and launcher.settings == {LLAMA: second}
+    assert tried[1]["rates"] == [2 * rate for rate in tried[0]["rates"]] and figures.best_variants(tried) == {
+        LLAMA.name: second
+    }
+    launcher.settings = {LLAMA: second}
     launcher.started.clear()
     workers_of, _, refused = run.load(lineup, without_files, launcher, 1)
     for worker in workers_of.values():
@@ -350,3 +353,14 @@ def test_a_line_up_from_end_to_end(without_files, monkeypatch):
     assert found["loaded"][FMA.name]["peak_resident_bytes"] > 0
     result = result_of([]) | {"lineups": [found]}
     assert "not installed here" in report.page(json.loads(json.dumps(result)))[0], "a result survives its file"
+
+
+def test_a_run_goes_on_where_another_of_its_kind_ended(tmp_path):
+    out, new = tmp_path / "out.json", result_of([]) | {"what": "bench cpu", "command": "later", "lineups": []}
+    assert run.earlier(out, new) == new, "there is none"
+    out.write_text(json.dumps(result_of([]) | {"what": "bench cpu"}))
+    kept = run.earlier(out, new)
+    assert len(kept["lineups"]) == 1 and kept["command"] == "later"
+    assert run.earlier(out, new | {"commit": "another"})["lineups"] == [], "of another commit"
+    key = run.key_of(LINEUP, 5)
+    assert key == json.loads(json.dumps(key)) and key != run.key_of(LINEUP, 4)
