@@ -11,9 +11,11 @@ namespace eadem::kernels::testing {
 namespace {
 
 // Whether a set's linear layer leaves tiles behind.
-bool leaves_tiles(const KernelSet& set, Numerics numerics, int rows) {
+bool leaves_tiles(const KernelSet& set, Numerics numerics, int rows, Int8Weights stored = Int8Weights::kAny) {
   Draw draw(static_cast<uint64_t>(rows));
-  const Layer layer = random_layer(make_shape(numerics, 70, 192, 2, 32, false), rows, kNarrow, true, false, draw);
+  LinearShape shape = make_shape(numerics, 70, 256, 2, stored == Int8Weights::kAny ? 128 : 32, false);
+  shape.stored = stored;
+  const Layer layer = random_layer(shape, rows, kNarrow, true, false, draw);
   test::release_tiles();
   EXPECT_FALSE(test::tiles_in_use());
   EXPECT_FALSE(evaluate(set, layer, nullptr).empty());
@@ -27,9 +29,15 @@ TEST(Tiles, LinearLayersOfTheAmxSetUseThem) {
   for (const int rows : {1, 2, 15, 16, 17, 33, 48, 64, 65, 97, 130}) {
     EXPECT_TRUE(leaves_tiles(kAmxSet, Numerics::kFma32, rows)) << rows << " rows";
   }
+  for (const int rows : {9, 16, 17, 33, 65, 130}) {  // fewer rows are VNNI's
+    for (const Int8Weights stored : {Int8Weights::kAny, Int8Weights::kHalves, Int8Weights::kNibbles}) {
+      EXPECT_TRUE(leaves_tiles(kAmxSet, Numerics::kInt8, rows, stored)) << rows << " rows of int8";
+    }
+  }
   // The control: the same layers by a set that has none.
   EXPECT_FALSE(leaves_tiles(kAvx512Bf16Set, Numerics::kFma32, 1));
   EXPECT_FALSE(leaves_tiles(kAvx512Bf16Set, Numerics::kFma32, 65));
+  EXPECT_FALSE(leaves_tiles(kAvx512Bf16Set, Numerics::kInt8, 65));
 }
 
 }  // namespace
