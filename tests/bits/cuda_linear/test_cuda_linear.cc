@@ -59,7 +59,7 @@ class OnDevice {
     call.shape = &s, call.weights = weights_.as<std::byte>();
     call.x.operands = x_.as<uint16_t>();
     call.bias = layer_.bias.empty() ? nullptr : bias_.as<float>();
-    call.y = y_.as<float>(), call.y_stride = s.n + 3, call.add_to_y = layer_.residual;
+    call.y = y_.as<float>(), call.y_stride = s.n + kPast, call.add_to_y = layer_.residual;
     if (plan == nullptr) {
       cuda::linear(nullptr, facts_, call, rows, scratch_.as<void>());
     } else {
@@ -76,7 +76,7 @@ class OnDevice {
     set.linear_bytes = cuda::linear_bytes, set.pack_operands = cuda::pack_operands, set.pack_int8 = cuda::pack_int8;
     return pack(set, layer);
   }
-  size_t y_values() const { return static_cast<size_t>(layer_.rows) * static_cast<size_t>(layer_.shape.n + 3); }
+  size_t y_values() const { return static_cast<size_t>(layer_.rows) * static_cast<size_t>(layer_.shape.n + kPast); }
 
   const Layer& layer_;
   DeviceFacts facts_;
@@ -129,7 +129,7 @@ TEST_P(CudaLinear, EveryNumberOfRows) {
     const OnDevice device(layer);
     for (int rows = 1; rows <= kRows; ++rows) {
       std::vector<float> wanted = expected;
-      for (size_t i = static_cast<size_t>(rows) * static_cast<size_t>(shape.n + 3); i < wanted.size(); ++i) {
+      for (size_t i = static_cast<size_t>(rows) * static_cast<size_t>(shape.n + kPast); i < wanted.size(); ++i) {
         wanted[i] = static_cast<float>(i % 1009) - 504.25f;
       }
       ASSERT_EQ(differing(device.run(rows, nullptr), wanted), 0u) << describe(layer, kNarrow) << " of rows " << rows;

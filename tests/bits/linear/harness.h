@@ -150,18 +150,21 @@ inline std::vector<int> random_cuts(int n, Draw* draw) {
   return cuts;
 }
 
-// y [rows][n + 3]: what a set makes of the layer, over tiles cut by `draw` (null: one tile) and taken in a random
-// order. The three columns past n, and y's first value under a residual, are the same for all sets.
+// Columns of y past n. Even, so that rows of an even n begin at even addresses: some kernels want that.
+inline constexpr int kPast = 4;
+
+// y [rows][n + kPast]: what a set makes of the layer, over tiles cut by `draw` (null: one tile) and taken in a random
+// order. The columns past n, and y's first value under a residual, are the same for all sets.
 inline std::vector<float> evaluate(const KernelSet& set, const Layer& layer, Draw* draw) {
   const LinearShape& s = layer.shape;
   const std::vector<std::byte> packed = pack(set, layer);
-  std::vector<float> y(static_cast<size_t>(layer.rows) * static_cast<size_t>(s.n + 3));
+  std::vector<float> y(static_cast<size_t>(layer.rows) * static_cast<size_t>(s.n + kPast));
   for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i % 1009) - 504.25f;
   LinearCall call;
   call.shape = &layer.shape, call.weights = packed.data();
   call.x = {layer.x.data(), layer.xq.data(), layer.x_scale.data(), layer.x_sum.data()};
   call.bias = layer.bias.empty() ? nullptr : layer.bias.data();
-  call.y = y.data(), call.y_stride = s.n + 3, call.add_to_y = layer.residual;
+  call.y = y.data(), call.y_stride = s.n + kPast, call.add_to_y = layer.residual;
 
   std::vector<LinearTile> tiles;
   const std::vector<int> panels = random_cuts(s.panels(), draw);

@@ -31,7 +31,7 @@ double relative_error(const Layer& layer, const std::vector<float>& y, const std
   double error = 0.0, norm = 0.0;
   for (size_t i = 0; i < expected.size(); ++i) {
     const auto n = static_cast<size_t>(layer.shape.n);
-    const double difference = y[i / n * (n + 3) + i % n] - expected[i];
+    const double difference = y[i / n * (n + kPast) + i % n] - expected[i];
     error += difference * difference, norm += expected[i] * expected[i];
   }
   return std::sqrt(error / norm);

@@ -103,9 +103,9 @@ TEST_F(Mma16Vectors, EverySetGivesTheHardwaresBits) {
     for (const VectorCase& c : cases_) {
       const std::vector<float> y = evaluate(*set, layer_of(c, true), nullptr);
       const std::vector<float> without = evaluate(*set, layer_of(c, false), nullptr);
-      ASSERT_EQ(y.size(), kRows * (kOutputs + 3));
+      ASSERT_EQ(y.size(), kRows * (kOutputs + kPast));
       for (size_t i = 0; i < kRows * kOutputs; ++i, ++compared) {
-        const size_t at = i / kOutputs * (kOutputs + 3) + i % kOutputs;
+        const size_t at = i / kOutputs * (kOutputs + kPast) + i % kOutputs;
         differ += numerics::bits_of(y[at]) != numerics::bits_of(c.y[i]);
         differ_without_carry += numerics::bits_of(without[at]) != numerics::bits_of(c.y[i]);
       }
@@ -140,7 +140,7 @@ TEST_F(Mma16Vectors, Fma32Differs) {
     layer.shape.numerics = Numerics::kFma32;
     const std::vector<float> y = evaluate(best_kernel_set(), layer, nullptr);
     for (size_t i = 0; i < kRows * kOutputs; ++i) {
-      differ += numerics::bits_of(y[i / kOutputs * (kOutputs + 3) + i % kOutputs]) != numerics::bits_of(c.y[i]);
+      differ += numerics::bits_of(y[i / kOutputs * (kOutputs + kPast) + i % kOutputs]) != numerics::bits_of(c.y[i]);
     }
   }
   EXPECT_GT(differ, 1000);
