@@ -68,14 +68,6 @@ EADEM_DEVICE void tensor_load(uint32_t to, const CUtensorMap* map, uint32_t barr
       "l"(map), "r"(barrier), "r"(x), "r"(y)
       : "memory");
 }
-EADEM_DEVICE void tensor_load_multicast(uint32_t to, const CUtensorMap* map, uint32_t barrier, int x, int y,
-                                        uint16_t mask) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, "
-      "%4}], [%2], %5;" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(mask)
-      : "memory");
-}
 EADEM_DEVICE void tensor_load(uint32_t to, const CUtensorMap* map, uint32_t barrier, int x, int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::

@@ -86,7 +86,7 @@ class OnDevice {
 std::string describe_plan(const LinearPlan& p) {
   return " plan rows=" + std::to_string(p.rows) + " warpgroups=" + std::to_string(p.warpgroups) +
          " outputs=" + std::to_string(p.outputs) + " split=" + std::to_string(p.split) +
-         " share=" + std::to_string(p.share) + " residents=" + std::to_string(p.residents);
+         " residents=" + std::to_string(p.residents);
 }
 
 // How many values differ.

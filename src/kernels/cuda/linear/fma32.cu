@@ -8,8 +8,8 @@
 namespace eadem::kernels::cuda {
 namespace {
 
-inline constexpr int kWarps = 8, kThreads = 32 * kWarps;  // that compute
-inline constexpr int kLanes = 16;                         // of a leaf
+inline constexpr int kWarps = kFma32Warps, kThreads = 32 * kWarps;
+inline constexpr int kLanes = 16;  // of a leaf
 static_assert(kThreads + 32 <= kMaxThreads);
 
 EADEM_DEVICE uint4 load_chunk(uint32_t address) {
@@ -151,13 +151,13 @@ __global__ void __launch_bounds__(kThreads + 32) fma32(const __grid_constant__ S
   __syncthreads();
   const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
   if (threadIdx.x >= kThreads) {
-    if (threadIdx.x == kThreads) produce(a, ring, {}, first, step);
+    if (threadIdx.x == kThreads) produce(a, ring, 0, first, step);
     return;
   }
   auto* const buffers = reinterpret_cast<float*>(dynamic + (base - shared_address(dynamic)) + a.exchange_offset);
   int sequence = 0;
   for (int index = first; index < a.items; index += step, sequence += a.k_tiles) {
-    consume_item<kRows, kOutputs>(a, ring, item_at(a, {}, index), sequence, buffers);
+    consume_item<kRows, kOutputs>(a, ring, item_at(a, index), sequence, buffers);
   }
 }
 

@@ -19,24 +19,20 @@ int block_rows(const LinearShape& s, int rows) {
 }
 
 bool legal(const LinearShape& s, const LinearPlan& p) {
-  if (s.numerics == Numerics::kFma32) {
-    return p.split == 1 && p.share == 1 && p.outputs % 16 == 0 && linear_stages(s, p) >= 2;
-  }
-  return s.shards % p.split == 0 && s.shards / p.split <= 1 << tree_levels(p.rows) && p.rows / p.share >= 8 &&
-         p.split * p.share <= 8 && linear_stages(s, p) >= 2;
+  if (s.numerics == Numerics::kFma32) return linear_stages(s, p) >= kFma32Warps;
+  return s.shards / p.split <= 1 << tree_levels(p.rows) && linear_stages(s, p) >= 2;
 }
 
 // Every plan for blocks of that many rows.
 std::vector<LinearPlan> plans_of(const LinearShape& s, int rows) {
   std::vector<LinearPlan> plans;
   const bool fma32 = s.numerics == Numerics::kFma32;
-  for (int warpgroups = fma32 ? 2 : 1; warpgroups <= 2; ++warpgroups) {
-    for (int outputs = 16; outputs <= 64; outputs += fma32 ? 16 : 8) {
-      for (int split = 1; split <= s.shards; split *= 2) {
-        for (int share = 1; share <= 4; share *= 2) {
-          const LinearPlan plan{rows, warpgroups, outputs, split, share, 2};
-          if (legal(s, plan)) plans.push_back(plan);
-        }
+  for (int warpgroups = 0; warpgroups <= (fma32 ? 0 : 2); ++warpgroups) {
+    const int step = warpgroups == 0 ? 16 : 8, most = warpgroups == 0 && !fma32 ? 128 : 64;
+    for (int outputs = 16; outputs <= most; outputs += step) {
+      for (int split = 1; split <= (fma32 ? 1 : s.shards); split *= 2) {
+        const LinearPlan plan{rows, warpgroups, outputs, split, 2};
+        if (legal(s, plan)) plans.push_back(plan);
       }
     }
   }
@@ -45,9 +41,9 @@ std::vector<LinearPlan> plans_of(const LinearShape& s, int rows) {
 
 // What the busiest processor reads, in bytes of weights; activations come from the second-level cache, at half price.
 double busiest_bytes(const LinearShape& s, const LinearPlan& p, int processors) {
-  const int items = ceil_div(s.n, p.item_outputs(s));
+  const int items = ceil_div(s.n, p.item_outputs());
   const double k_bytes = static_cast<double>(k_tiles(s)) / p.split * kTileRowBytes;
-  return ceil_div(items * p.split, processors) * k_bytes * (p.item_outputs(s) + 0.5 * p.rows / p.share);
+  return ceil_div(items * p.split, processors) * k_bytes * (p.item_outputs() + 0.5 * p.rows);
 }
 
 }  // namespace
@@ -71,7 +67,7 @@ std::vector<LinearPlan> legal_linear_plans(const LinearShape& shape) {
       plans.push_back(plan);
       LinearPlan alone = plan;
       alone.residents = 1;
-      if (plan.outputs % 16 == 0) plans.push_back(alone);
+      if (plan.outputs % 32 == 0) plans.push_back(alone);
     }
   }
   return plans;

@@ -10,15 +10,12 @@ namespace eadem::kernels::cuda {
 
 struct LinearPlan {
   int rows = 8;        // rows of a block: 8, 16, 32, 64 (fma32: 1, 2, 4, 8)
-  int warpgroups = 1;  // warpgroups of a CTA that compute, 1 or 2 (fma32: 2)
-  int outputs = 64;    // outputs of each, a multiple of 8 up to 64 (fma32: of all, a multiple of 16 up to 64)
-  int split = 1;       // CTAs of a cluster that share out the shards; divides shards (fma32: 1)
-  int share = 1;       // CTAs of a cluster that share the activations, 8 rows or more each (fma32: 1)
-  int residents = 2;   // CTAs of a processor, for which shared memory is left
+  int warpgroups = 0;  // warpgroups of a CTA that compute, 1 or 2; 0: warps do, of 16 outputs each (fma32: always)
+  int outputs = 64;  // outputs of a warpgroup, a multiple of 8 up to 64; of warps together, of 16 up to 128 (fma32: 64)
+  int split = 1;     // CTAs of a cluster that share out the shards; divides shards (fma32: 1)
+  int residents = 2;  // CTAs of a processor, for which shared memory is left
 
-  int item_outputs(const LinearShape& s) const {
-    return s.numerics == Numerics::kFma32 ? outputs : warpgroups * outputs;
-  }
+  int item_outputs() const { return warpgroups == 0 ? outputs : warpgroups * outputs; }
 };
 
 // rows >= 1. Plans for more rows than fit a block walk over blocks.

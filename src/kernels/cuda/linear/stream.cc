@@ -10,9 +10,8 @@
 namespace eadem::kernels::cuda {
 namespace {
 
-constexpr int kComputeThreads = 128;  // of a warpgroup
-constexpr int kAlign = 1024;          // of stages and of what the swizzle counts from
-constexpr int kStaticBytes = 2048;    // of a CTA: its barriers, and what the driver takes of its shared memory
+constexpr int kAlign = 1024;        // of stages and of what the swizzle counts from
+constexpr int kStaticBytes = 2048;  // of a CTA: its barriers, and what the driver takes of its shared memory
 constexpr int kProcessorBytes = 228 * 1024;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -28,10 +27,16 @@ CUtensorMap map_rows(const LinearShape& s, const void* data, int rows, int block
 // Dynamic shared memory of a CTA.
 int cta_bytes(const LinearPlan& plan) { return kProcessorBytes / plan.residents - kStaticBytes; }
 
+// Threads of a CTA that compute.
+int threads_of(const LinearShape& s, const LinearPlan& plan) {
+  if (s.numerics == Numerics::kFma32) return 32 * kFma32Warps;
+  return plan.warpgroups == 0 ? plan.outputs / 16 * 32 : plan.warpgroups * 128;
+}
+
 // Where sums meet: those of a cluster's CTAs; fma32: those of two rounds of eight tiles, two leaves each.
 int exchange_bytes(const LinearShape& s, const LinearPlan& plan) {
   if (s.numerics == Numerics::kFma32) return 2 * 16 * plan.rows * plan.outputs * 4;
-  return plan.split == 1 ? 0 : plan.rows / 2 * plan.warpgroups * kComputeThreads * 4;
+  return plan.split == 1 ? 0 : plan.rows / 2 * threads_of(s, plan) * 4;
 }
 
 // The parts of a stage, and how many there are.
@@ -47,7 +52,7 @@ void lay_out_ring(const LinearPlan& plan, StreamArgs& a) {
   }
   a.stage_bytes = static_cast<int>(numerics::round_up(a.x_side_offset + a.x_side_bytes, kAlign));
   // A last warpgroup of few outputs reads 64 rows of weights all the same: they must lie inside the memory.
-  const int last_read = ((plan.warpgroups - 1) * plan.outputs + 64) * kTileRowBytes;
+  const int last_read = plan.warpgroups == 0 ? 0 : ((plan.warpgroups - 1) * plan.outputs + 64) * kTileRowBytes;
   a.spare_bytes = std::max(exchange_bytes(s, plan), last_read - a.stage_bytes);
   a.stages = std::min((cta_bytes(plan) - kAlign - a.spare_bytes) / a.stage_bytes, kMaxStages);
   a.exchange_offset = a.stages * a.stage_bytes;
@@ -58,7 +63,7 @@ StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, c
   StreamArgs a;
   a.shape = s;
   const bool int8 = s.numerics == Numerics::kInt8;
-  a.x = map_rows(s, int8 ? static_cast<const void*>(quantised.q) : call.x.operands, rows, plan.rows / plan.share);
+  a.x = map_rows(s, int8 ? static_cast<const void*>(quantised.q) : call.x.operands, rows, plan.rows);
   a.weights = call.weights;
   a.sides = call.weights + tile_offset(s, row_tiles(s), 0);
   a.x_side = quantised.side;
@@ -67,18 +72,21 @@ StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, c
   a.shard_k = shard_k(s), a.shard_tiles = shard_tiles(s), a.tile_k = tile_k(s), a.k_tiles = k_tiles(s);
   a.block_rows = plan.rows;
   a.outputs = plan.outputs;
-  a.item_outputs = plan.item_outputs(s);
+  a.item_outputs = plan.item_outputs();
   a.row_blocks = static_cast<int>(ceil_div(rows, plan.rows));
-  a.items = static_cast<int>(ceil_div(s.n, a.item_outputs * plan.share)) * a.row_blocks;
-  a.split = plan.split, a.share = plan.share;
+  a.items = static_cast<int>(ceil_div(s.n, a.item_outputs)) * a.row_blocks;
+  a.split = plan.split;
   lay_out_ring(plan, a);
   return a;
 }
 
 const void* kernel_of(const LinearPlan& plan, const LinearShape& s) {
+  const bool tree = s.shards > 1, warps = plan.warpgroups == 0;
   switch (s.numerics) {
-    case Numerics::kMma16: return mma16_kernel(plan.rows, s.shards > 1);
-    case Numerics::kInt8: return int8_kernel(s.group, plan.rows, s.shards > 1);
+    case Numerics::kMma16:
+      return warps ? mma16_warps_kernel(plan.rows, tree) : mma16_warpgroups_kernel(plan.rows, tree);
+    case Numerics::kInt8:
+      return warps ? int8_warps_kernel(s.group, plan.rows, tree) : int8_warpgroups_kernel(s.group, plan.rows, tree);
     default: return fma32_kernel(plan.rows, plan.outputs);
   }
 }
@@ -88,7 +96,7 @@ const void* kernel_of(const LinearPlan& plan, const LinearShape& s) {
 int linear_stages(const LinearShape& shape, const LinearPlan& plan) {
   StreamArgs a;
   a.shape = shape;
-  a.item_outputs = plan.item_outputs(shape);
+  a.item_outputs = plan.item_outputs();
   lay_out_ring(plan, a);
   return a.stages;
 }
@@ -114,15 +122,14 @@ void linear_stream(cudaStream_t stream, const LinearPlan& plan, const LinearCall
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  const int cluster = plan.split * plan.share;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-  const int clusters = std::min(args.items, std::max(1, processors * plan.residents / cluster));
+  attributes[1].val.clusterDim = {static_cast<unsigned>(plan.split), 1, 1};
+  const int clusters = std::min(args.items, std::max(1, processors * plan.residents / plan.split));
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(clusters * cluster));
-  config.blockDim = dim3(static_cast<unsigned>(plan.warpgroups * kComputeThreads + 32));
+  config.gridDim = dim3(static_cast<unsigned>(clusters * plan.split));
+  config.blockDim = dim3(static_cast<unsigned>(threads_of(args.shape, plan) + 32));
   config.dynamicSmemBytes = static_cast<size_t>(bytes);
   config.stream = stream;
-  config.attrs = attributes, config.numAttrs = cluster > 1 ? 2 : 1;
+  config.attrs = attributes, config.numAttrs = plan.split > 1 ? 2 : 1;
   void* parameters[] = {&args};
   EADEM_CHECK(cudaLaunchKernelExC(&config, kernel, parameters) == cudaSuccess);
 }

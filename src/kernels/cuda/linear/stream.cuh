@@ -34,20 +34,14 @@ struct Ring {
   }
 };
 
-// Which CTA of its cluster this is: rank = share * a.split + split.
-struct Place {
-  int split = 0, share = 0;
-};
-
-// Outputs and rows of one CTA. n_end: of the outputs that lie in tiles, no less than n.
+// Outputs and rows of one CTA. n_end: of the outputs that lie in tiles.
 struct Item {
   int n, n_end, row;
 };
 
-EADEM_DEVICE Item item_at(const StreamArgs& a, const Place& place, int index) {
-  const int n = (index / a.row_blocks * a.share + place.share) * a.item_outputs;
-  const int n_end = min(n + a.item_outputs, row_tiles(a.shape) * kTileRows);
-  return {n, max(n, n_end), index % a.row_blocks * a.block_rows};
+EADEM_DEVICE Item item_at(const StreamArgs& a, int index) {
+  const int n = index / a.row_blocks * a.item_outputs;
+  return {n, min(n + a.item_outputs, row_tiles(a.shape) * kTileRows), index % a.row_blocks * a.block_rows};
 }
 
 // ---- The producer ---------------------------------------------------------------------------------------------------
@@ -72,20 +66,10 @@ EADEM_DEVICE void load_weights(const StreamArgs& a, const Ring& ring, const Item
   }
 }
 
-// Asks for the activations of one stage: of the shard's tile-th tile. CTAs that share them ask for a part each.
-EADEM_DEVICE void load_rows(const StreamArgs& a, const Ring& ring, const Item& item, const Place& place, int shard,
-                            int tile, int stage) {
+// Asks for the activations of one stage: of the shard's tile-th tile.
+EADEM_DEVICE void load_rows(const StreamArgs& a, const Ring& ring, const Item& item, int shard, int tile, int stage) {
   const uint32_t at = ring.stage_at(a, stage), barrier = ring.full_at(stage);
-  const int k = shard * a.shard_k + tile * a.tile_k;
-  if (a.share == 1) {
-    tensor_load(at + static_cast<uint32_t>(a.x_offset), &a.x, barrier, k, item.row);
-  } else {
-    const int rows = a.block_rows / a.share, first = place.share * rows;
-    uint16_t mask = 0;
-    for (int i = 0; i < a.share; ++i) mask = static_cast<uint16_t>(mask | 1u << (i * a.split + place.split));
-    tensor_load_multicast(at + static_cast<uint32_t>(a.x_offset + first * kTileRowBytes), &a.x, barrier, k,
-                          item.row + first, mask);
-  }
+  tensor_load(at + static_cast<uint32_t>(a.x_offset), &a.x, barrier, shard * a.shard_k + tile * a.tile_k, item.row);
   if (a.x_side_bytes > 0) {
     const int64_t block = static_cast<int64_t>(item.row / a.block_rows) * a.k_tiles + shard * a.shard_tiles + tile;
     bulk_load(at + static_cast<uint32_t>(a.x_side_offset), a.x_side + block * (a.x_side_bytes / 4),
@@ -93,25 +77,26 @@ EADEM_DEVICE void load_rows(const StreamArgs& a, const Ring& ring, const Item& i
   }
 }
 
-// One thread. first_item, step: the items of this CTA's cluster. The weights of the first stages are under way before
+// One thread. rank: of the CTA in its cluster, which takes as many shards as each other. first_item, step: the items of
+// the cluster. The weights of the first stages are under way before
 // the kernels that write the activations are done.
-EADEM_DEVICE void produce(const StreamArgs& a, const Ring& ring, const Place& place, int first_item, int step) {
-  const int shards = a.shape.shards / a.split, first_shard = place.split * shards;
+EADEM_DEVICE void produce(const StreamArgs& a, const Ring& ring, int rank, int first_item, int step) {
+  const int shards = a.shape.shards / a.split, first_shard = rank * shards;
   const int early = min(a.stages, shards * a.shard_tiles);
-  const Item first = item_at(a, place, first_item);
+  const Item first = item_at(a, first_item);
   for (int i = 0; i < early; ++i) load_weights(a, ring, first, first_shard * a.shard_tiles + i, i);
   wait_for_prerequisites();
   RingCursor cursor;
   int count = 0;
   for (int index = first_item; index < a.items; index += step) {
-    const Item item = item_at(a, place, index);
+    const Item item = item_at(a, index);
     for (int shard = first_shard; shard < first_shard + shards; ++shard) {
       for (int tile = 0; tile < a.shard_tiles; ++tile, ++count) {
         if (count >= early) {
           barrier_wait(ring.empty_at(cursor.stage), cursor.parity ^ 1);
           load_weights(a, ring, item, shard * a.shard_tiles + tile, cursor.stage);
         }
-        load_rows(a, ring, item, place, shard, tile, cursor.stage);
+        load_rows(a, ring, item, shard, tile, cursor.stage);
         cursor.advance(a.stages);
       }
     }

@@ -34,11 +34,14 @@ void linear_stream(cudaStream_t stream, const LinearPlan& plan, const LinearCall
 
 // Levels of the shard tree that a CTA can add by itself: registers for pending sums run out.
 constexpr int tree_levels(int block_rows) { return block_rows == 64 ? 1 : 3; }
+inline constexpr int kFma32Warps = 8;  // that compute; the ring must hold a tile for each
 inline constexpr int kMaxThreads = 2 * 128 + 32;
 
 // The kernels, by rows of a block. tree: more than one shard.
-const void* mma16_kernel(int block_rows, bool tree);
-const void* int8_kernel(int group, int block_rows, bool tree);
+const void* mma16_warps_kernel(int block_rows, bool tree);
+const void* mma16_warpgroups_kernel(int block_rows, bool tree);
+const void* int8_warps_kernel(int group, int block_rows, bool tree);
+const void* int8_warpgroups_kernel(int group, int block_rows, bool tree);
 const void* fma32_kernel(int block_rows, int outputs);
 
 }  // namespace eadem::kernels::cuda

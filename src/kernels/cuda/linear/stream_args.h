@@ -10,7 +10,7 @@ namespace eadem::kernels::cuda {
 inline constexpr int kMaxStages = 40;
 
 struct StreamArgs {
-  CUtensorMap x;  // rows x k_padded, boxes of [block rows / share][128 bytes]
+  CUtensorMap x;  // rows x k_padded, boxes of [block rows][128 bytes]
   LinearShape shape;
   const std::byte* weights = nullptr;
   const std::byte* sides = nullptr;  // int8: the scales among the weights
@@ -22,18 +22,17 @@ struct StreamArgs {
   int shard_k = 0, shard_tiles = 0, tile_k = 0, k_tiles = 0;  // layout.h's, of the shape
   int entry_bytes = 0;                                        // int8: of an output's entry
   int block_rows = 0;                                         // rows of a block
-  int outputs = 0;                                            // outputs of a warpgroup
+  int outputs = 0;                                            // outputs of a warpgroup, or of the CTA
   int item_outputs = 0;                                       // outputs of an item: a multiple of 8
   int row_blocks = 0;                                         // ceil(rows / block_rows)
-  int items = 0;          // of a cluster: `share` times item_outputs; row blocks of the same outputs follow each other
-  int split = 1;          // CTAs of a cluster that share out the shards
-  int share = 1;          // CTAs of a cluster that share the activations of the same rows and shards
-  int stages = 0;         // of the ring
-  int x_offset = 0;       // in a stage, in bytes
-  int side_offset = 0;    // int8
-  int x_side_offset = 0;  // int8
-  int x_side_bytes = 0;   // int8, of a stage
-  int stage_bytes = 0;    // a multiple of 1,024
+  int items = 0;            // of a cluster; row blocks of the same outputs follow each other
+  int split = 1;            // CTAs of a cluster that share out the shards
+  int stages = 0;           // of the ring
+  int x_offset = 0;         // in a stage, in bytes
+  int side_offset = 0;      // int8
+  int x_side_offset = 0;    // int8
+  int x_side_bytes = 0;     // int8, of a stage
+  int stage_bytes = 0;      // a multiple of 1,024
   int exchange_offset = 0;  // behind the ring: where partial sums are exchanged
   int spare_bytes = 0;      // there
   bool add_to_y = false;

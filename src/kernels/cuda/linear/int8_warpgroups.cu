@@ -5,14 +5,14 @@ namespace eadem::kernels::cuda {
 namespace {
 
 template <int kRows, int kLevels, int kGroups>
-__global__ void __launch_bounds__(kMaxThreads) int8(const __grid_constant__ StreamArgs a) {
-  stream_linear<kRows, kLevels, kGroups>(a);
+__global__ void __launch_bounds__(kMaxThreads) int8_warpgroups(const __grid_constant__ StreamArgs a) {
+  stream_linear<kRows, kLevels, WarpgroupInt8<kRows, kGroups>>(a);
 }
 
 template <int kRows, int kLevels>
 const void* kernel(int group) {
-  return group == 128 ? reinterpret_cast<const void*>(int8<kRows, kLevels, 1>)
-                      : reinterpret_cast<const void*>(int8<kRows, kLevels, 4>);
+  return group == 128 ? reinterpret_cast<const void*>(int8_warpgroups<kRows, kLevels, 1>)
+                      : reinterpret_cast<const void*>(int8_warpgroups<kRows, kLevels, 4>);
 }
 
 template <int kRows>
@@ -22,7 +22,7 @@ const void* kernel(int group, bool tree) {
 
 }  // namespace
 
-const void* int8_kernel(int group, int block_rows, bool tree) {
+const void* int8_warpgroups_kernel(int group, int block_rows, bool tree) {
   switch (block_rows) {
     case 8: return kernel<8>(group, tree);
     case 16: return kernel<16>(group, tree);
