@@ -71,7 +71,7 @@ StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, c
   a.rows = rows;
   a.shard_k = shard_k(s), a.shard_tiles = shard_tiles(s), a.tile_k = tile_k(s), a.k_tiles = k_tiles(s);
   a.block_rows = plan.rows;
-  a.outputs = plan.outputs;
+  a.outputs = plan.warpgroups == 0 ? 16 : plan.outputs;
   a.item_outputs = plan.item_outputs();
   a.row_blocks = static_cast<int>(ceil_div(rows, plan.rows));
   a.items = static_cast<int>(ceil_div(s.n, a.item_outputs)) * a.row_blocks;

@@ -22,7 +22,7 @@ struct StreamArgs {
   int shard_k = 0, shard_tiles = 0, tile_k = 0, k_tiles = 0;  // layout.h's, of the shape
   int entry_bytes = 0;                                        // int8: of an output's entry
   int block_rows = 0;                                         // rows of a block
-  int outputs = 0;                                            // outputs of a warpgroup, or of the CTA
+  int outputs = 0;                                            // outputs of a warpgroup, or of a warp
   int item_outputs = 0;                                       // outputs of an item: a multiple of 8
   int row_blocks = 0;                                         // ceil(rows / block_rows)
   int items = 0;            // of a cluster; row blocks of the same outputs follow each other
