@@ -40,5 +40,7 @@ set_target_properties(eadem_text_rust PROPERTIES
   IMPORTED_LOCATION ${eadem_rust_copy}
   INTERFACE_INCLUDE_DIRECTORIES ${EADEM_RUST_DIR}/include)
 target_link_libraries(eadem_text_rust INTERFACE pthread ${CMAKE_DL_LIBS} m)
-target_link_options(eadem_text_rust INTERFACE -Wl,--exclude-libs,ALL)
+# The archive's symbols stay inside the program. Those of other archives do not: a sanitizer's malloc must be seen by the
+# shared libraries too, or memory is given back to another allocator than it came from.
+target_link_options(eadem_text_rust INTERFACE -Wl,--exclude-libs,libeadem_text.a)
 add_dependencies(eadem_text_rust eadem_text_cargo)
