@@ -76,6 +76,10 @@ Found response_format(const json& value, std::string_view field) {
   const json& described = value["json_schema"];
   EADEM_RETURN_IF_ERROR(check_members(described, inner, {"name", "description", "schema", "strict"}));
   if (!described.contains("name") || !described["name"].is_string()) return wrong(inner + ".name", "a string");
+  if (described.contains("description") && !described["description"].is_string() &&
+      !described["description"].is_null()) {
+    return wrong(inner + ".description", "a string");
+  }
   // Every answer follows its schema, whatever `strict` says.
   if (described.contains("strict") && !described["strict"].is_boolean() && !described["strict"].is_null()) {
     return wrong(inner + ".strict", "true or false");

@@ -105,7 +105,7 @@ ordered_json model_component(const Identity& identity, const BomModel& model) {
                                        {"bom-ref", "model-file-" + std::to_string(i + 1)},
                                        {"name", file.name},
                                        {"hashes", hash("SHA-256", file.sha256)},
-                                       {"properties", {property("bytes", file.bytes)}}});
+                                       {"properties", ordered_json::array({property("bytes", file.bytes)})}});
   }
   return component;
 }
@@ -139,7 +139,7 @@ ordered_json dependencies(const ordered_json& components) {
 // How answers are formed of these parts: what the identity says of it.
 ordered_json formulation(const Identity& identity, const std::string& digest) {
   ordered_json formula = {{"bom-ref", "inference"}};
-  formula["properties"] = {property("identity-digest", digest)};
+  formula["properties"] = ordered_json::array({property("identity-digest", digest)});
   const ordered_json parts = ordered_json::parse(identity.canonical());
   for (const ordered_json& part : properties("identity", parts)) formula["properties"].push_back(part);
   const bool free = identity.numerics.ends_with("-free");

@@ -97,7 +97,8 @@ ordered_json paths_of(const Context& context) {
   paths["/v1/embeddings"]["post"] = post(operation("embed", "Vectors of length 1.", "Embeddings", compute),
                                          body_schema(context, kEmbeddings, {"input"}));
   ordered_json tokenize_body = body_schema(context, kTokenize, {});
-  tokenize_body["oneOf"] = {{{"required", {"prompt"}}}, {{"required", {"messages"}}}};
+  // One of them and not both; a null counts as absent, so that `oneOf` would say too much.
+  tokenize_body["anyOf"] = {{{"required", {"prompt"}}}, {{"required", {"messages"}}}};
   paths["/tokenize"]["post"] = post(operation("tokenize", "Text to token ids.", "Tokens", local), tokenize_body);
   paths["/detokenize"]["post"] =
       post(operation("detokenize", "Token ids to text.", "Text", local), body_schema(context, kDetokenize, {"tokens"}));

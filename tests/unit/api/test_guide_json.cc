@@ -53,6 +53,8 @@ TEST(GuideJson, ErrorsNameTheField) {
       {R"({"response_format":{"type":"json_schema"}})", "'response_format.json_schema' must be"},
       {R"({"response_format":{"type":"json_schema","json_schema":{"name":"n"}}})", "json_schema.schema' must be"},
       {R"({"response_format":{"type":"json_schema","json_schema":{"schema":{}}}})", "json_schema.name' must be"},
+      {R"({"response_format":{"type":"json_schema","json_schema":{"name":"n","description":{},"schema":{}}}})",
+       "json_schema.description' must be"},
       {R"({"response_format":{"type":"text","x":1}})", "unknown member"},
       {R"({"guided_json":3})", "'guided_json' must be"},
       {R"({"guided_json":"{"})", "'guided_json' must be"},
