@@ -10,8 +10,23 @@
 
 namespace eadem::kernels::cuda {
 
-// After a launch: an impossible configuration is a bug of the launcher.
-inline void check_launch() { EADEM_CHECK(cudaGetLastError() == cudaSuccess); }
+// Starts a kernel that may come up while the one before it in the stream still runs. It must call
+// wait_for_prerequisites in every thread before it touches memory (launch_dependents lets the next one come up).
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared_bytes, cudaStream_t stream,
+            const Arguments&... arguments) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  EADEM_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...) == cudaSuccess);
+}
 
 // Lets kKernel have `bytes` of dynamic shared memory, once a device.
 template <auto kKernel>
@@ -24,9 +39,8 @@ void allow_memory(int bytes) {
   allowed.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
 }
 
+inline bool is_aligned(const void* p, uintptr_t bytes) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; }
 // Whether rows of n elements of `bytes` each keep a pointer at a multiple of 16 bytes.
-inline bool aligned16(const void* p, int64_t n, int64_t bytes) {
-  return reinterpret_cast<uintptr_t>(p) % 16 == 0 && n * bytes % 16 == 0;
-}
+inline bool aligned16(const void* p, int64_t n, int64_t bytes) { return is_aligned(p, 16) && n * bytes % 16 == 0; }
 
 }  // namespace eadem::kernels::cuda

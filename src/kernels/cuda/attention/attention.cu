@@ -115,7 +115,7 @@ size_t attention_scratch_bytes(const DeviceFacts& facts, const AttentionShape& s
 
 void attention(cudaStream_t stream, const DeviceFacts& facts, const AttentionShape& shape,
                const DeviceAttentionCall& call, int max_rows, int64_t max_positions, void* scratch) {
-  EADEM_CHECK(call.rows <= max_rows && call.rows < 1 << 24);
+  EADEM_CHECK(call.rows <= max_rows && call.rows < 1 << 24 && max_positions <= INT32_MAX);
   const Scratch parts = scratch_of(facts, shape, max_rows, max_positions);
   auto* const memory = static_cast<std::byte*>(scratch);
   // A call of single rows may be a graph's: nothing of it may follow from the positions, which change.

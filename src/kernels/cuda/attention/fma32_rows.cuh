@@ -24,14 +24,15 @@ class Fma32Rows {
     alignas(16) float p[kRowHeads][numerics::kKvBlock];  // the weights' operands
     float a[kRowHeads];
     float l[kRowHeads];
-    int last;
   };
 
-  __device__ Fma32Rows(const SplitWork& work, const Unit& unit, Shared& shared)
+  // queries: row-heads of kHead elements and 16 bytes.
+  __device__ Fma32Rows(const SplitWork& work, const Unit& unit, Shared& shared, const unsigned char* queries)
       : work_(work), unit_(unit), shared_(shared), warp_(threadIdx.x / 32), lane_(threadIdx.x % 32) {
-    for (int j = threadIdx.x; j < unit.count * kHead; j += kComputeThreads) {
-      const int i = j / kHead, d = j % kHead;
-      shared.q[i][d] = d < work.shape.head_padded ? numerics::operand_value(query_of(work, unit, i)[d]) : 0.0f;
+    for (int j = threadIdx.x; j < unit.count * (kHead / 2); j += kComputeThreads) {
+      const int i = j / (kHead / 2), d = j % (kHead / 2) * 2;
+      const uint32_t q = *reinterpret_cast<const uint32_t*>(queries + i * (kHead * 2 + 16) + d * 2);
+      *reinterpret_cast<float2*>(&shared.q[i][d]) = {low_operand(q), high_operand(q)};
     }
 #pragma unroll
     for (int j = 0; j < kRounds; ++j) m_[j] = numerics::kMinusInfinity;
@@ -50,34 +51,36 @@ class Fma32Rows {
     if (threadIdx.x < kPairs * kSets) add_values(memory + kTiles * kKvTileBytes);
   }
 
-  __device__ void end(int unit_index) {
-    const bool whole = unit_.splits == 1;
-    const PartView part = part_view(work_, unit_index, kHead);
+  // The result of a row that has one split.
+  __device__ void finish_all() const {
 #pragma unroll
     for (int j = 0; j < kRounds; ++j) {
       const int i = warp_ + kWarps * j;
       const float l = tree_of_threads<4>(l_[j]);
-      if (i >= unit_.count || lane_ != 0) continue;
-      if (whole) {
-        shared_.l[i] = l;
-      } else {
-        part.m[i] = m_[j], part.l[i] = l;
-      }
+      if (i < unit_.count && lane_ == 0) shared_.l[i] = l;
     }
-    if (whole) named_barrier(1, kComputeThreads);
-    if (threadIdx.x < kPairs * kSets) {
+    named_barrier(1, kComputeThreads);
+    if (threadIdx.x >= kPairs * kSets) return;
 #pragma unroll
-      for (int j = 0; j < kMine; ++j) {
-        const int i = row_head(j), d = 2 * pair();
-        if (i >= unit_.count) continue;
-        if (whole) {
-          finish(work_, unit_, i, d, o_[j], numerics::div_f32(1.0f, shared_.l[i]));
-        } else {
-          *reinterpret_cast<float2*>(part.o + i * kHead + d) = {o_[j][0], o_[j][1]};
-        }
-      }
+    for (int j = 0; j < kMine; ++j) {
+      const int i = row_head(j);
+      if (i < unit_.count) finish(work_, unit_, i, 2 * pair(), o_[j], numerics::div_f32(1.0f, shared_.l[i]));
     }
-    if (!whole) join_if_last(work_, unit_, kHead, &shared_.last);
+  }
+
+  __device__ void write_part(const PartView& part) const {
+#pragma unroll
+    for (int j = 0; j < kRounds; ++j) {
+      const int i = warp_ + kWarps * j;
+      const float l = tree_of_threads<4>(l_[j]);
+      if (i < unit_.count && lane_ == 0) part.m[i] = m_[j], part.l[i] = l;
+    }
+    if (threadIdx.x >= kPairs * kSets) return;
+#pragma unroll
+    for (int j = 0; j < kMine; ++j) {
+      const int i = row_head(j);
+      if (i < unit_.count) *reinterpret_cast<float2*>(part.o + i * kHead + 2 * pair()) = {o_[j][0], o_[j][1]};
+    }
   }
 
  private:

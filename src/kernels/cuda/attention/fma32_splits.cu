@@ -10,11 +10,9 @@ namespace {
 
 // KV blocks in flight: as many as let two blocks of threads share a processor, where their images allow it.
 template <int kTiles>
-constexpr int kStages = kTiles == 1   ? 4
-                        : kTiles == 4 ? 3
-                                      : 2;
+constexpr int kStages = kTiles == 1 ? 4 : 2;
 template <int kTiles>
-constexpr int kResident = kTiles == 4 ? 1 : 2;
+constexpr int kResident = kTiles <= 2 ? 2 : 1;
 
 template <int kTiles>
 __global__ void __launch_bounds__(kSplitThreads, kResident<kTiles>)
@@ -27,8 +25,7 @@ void launch(cudaStream_t stream, int processors, const SplitWork& work, int64_t 
   constexpr int kMemory = kStages<kTiles> * 2 * kTiles * kKvTileBytes;
   allow_memory<fma32_splits_kernel<kTiles>>(kMemory);
   const int64_t grid = std::min<int64_t>(blocks, int64_t{kResident<kTiles>} * processors);
-  fma32_splits_kernel<kTiles><<<static_cast<unsigned>(grid), kSplitThreads, kMemory, stream>>>(work);
-  check_launch();
+  cuda::launch(fma32_splits_kernel<kTiles>, dim3(static_cast<unsigned>(grid)), kSplitThreads, kMemory, stream, work);
 }
 
 }  // namespace

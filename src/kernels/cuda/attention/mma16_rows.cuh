@@ -39,26 +39,16 @@ class Mma16Rows {
     float4 largest[kRowHeads];  // a warp each
     float4 sums[kRowHeads][4];  // of l_0 ... l_3: a warp's 16 weights
     uint4 weights[kWarps][32];  // fragments: a warp's 16 keys are one step of the chain
-    int last;
   };
 
-  __device__ Mma16Rows(const SplitWork& work, const Unit& unit, Shared& shared)
+  // queries: row-heads of kHead elements and 16 bytes; those past the unit's hold any finite numbers.
+  __device__ Mma16Rows(const SplitWork& work, const Unit& unit, Shared& shared, const unsigned char* queries)
       : work_(work), unit_(unit), shared_(shared), warp_(threadIdx.x / 32), lane_(threadIdx.x % 32) {
+#pragma unroll
     for (int half = 0; half < 2; ++half) sight_[half] = sight_of(work, unit, row(half));
+    const uint32_t mine = shared_address(queries) + lane_ % 16 * (kHead * 2 + 16) + lane_ / 16 * 16;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const bool real = row(half) < unit.count;
-      const uint16_t* q = query_of(work, unit, real ? row(half) : 0);
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          const int d = step * 16 + k * 8 + 2 * (lane_ % 4);
-          const bool inside = real && d < work.shape.head_padded;
-          q_[step][half + 2 * k] = inside ? *reinterpret_cast<const uint32_t*>(q + d) : 0;
-        }
-      }
-    }
+    for (int step = 0; step < kSteps; ++step) load_matrices(q_[step], mine + step * 32);
   }
 
   __device__ void add_block(const unsigned char* keys, int64_t block) {
@@ -77,6 +67,8 @@ class Mma16Rows {
       }
     }
     tell_largest(s, hidden);
+    Values v;
+    load_values(memory + kTiles * kKvTileBytes, v);
     named_barrier(1, kComputeThreads);
     float a[2], minus_mc[2];
     move_reference(a, minus_mc);
@@ -84,38 +76,35 @@ class Mma16Rows {
     named_barrier(1, kComputeThreads);
     add_sums(a);
     rescale(a);
-    add_values(memory + kTiles * kKvTileBytes);
+    add_values(v);
   }
 
-  __device__ void end(int unit_index) {
-    float l[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) l[half] = tree_of_threads<4>(l_[half]);
-    if (unit_.splits == 1) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (row(half) >= unit_.count) continue;
-        const float reciprocal = numerics::div_f32(1.0f, l[half]);
-#pragma unroll
-        for (int t = 0; t < kColumns / 8; ++t) {
-          const float o[2] = {o_[t][2 * half], o_[t][2 * half + 1]};
-          finish(work_, unit_, row(half), column(t), o, reciprocal);
-        }
-      }
-      return;
-    }
-    const PartView part = part_view(work_, unit_index, kHead);
+  // The result of a row that has one split.
+  __device__ void finish_all() const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const float reciprocal = numerics::div_f32(1.0f, tree_of_threads<4>(l_[half]));
       if (row(half) >= unit_.count) continue;
-      if (warp_ == 0 && lane_ % 4 == 0) part.m[row(half)] = m_[half], part.l[row(half)] = l[half];
+#pragma unroll
+      for (int t = 0; t < kColumns / 8; ++t) {
+        const float o[2] = {o_[t][2 * half], o_[t][2 * half + 1]};
+        finish(work_, unit_, row(half), column(t), o, reciprocal);
+      }
+    }
+  }
+
+  __device__ void write_part(const PartView& part) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float l = tree_of_threads<4>(l_[half]);
+      if (row(half) >= unit_.count) continue;
+      if (warp_ == 0 && lane_ % 4 == 0) part.m[row(half)] = m_[half], part.l[row(half)] = l;
 #pragma unroll
       for (int t = 0; t < kColumns / 8; ++t) {
         const float2 o = {o_[t][2 * half], o_[t][2 * half + 1]};
         *reinterpret_cast<float2*>(part.o + row(half) * kHead + column(t)) = o;
       }
     }
-    join_if_last(work_, unit_, kHead, &shared_.last);
   }
 
  private:
@@ -124,13 +113,20 @@ class Mma16Rows {
 
   // s[t][e]: row-head lane / 4 + 8 (e / 2), key 16 warp + 8 t + 2 (lane % 4) + e % 2.
   __device__ void scores(uint32_t keys, float (&s)[2][4]) const {
+    constexpr int kAhead = 8;  // steps whose keys are loaded together
     const int slot = warp_ * 16 + lane_ / 16 * 8 + lane_ % 8;
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      uint32_t k[4];
-      load_matrices(k, keys + chunk_offset(slot, 2 * step + lane_ / 8 % 2));
-      mma_m16n8k16(s[0], q_[step], k[0], k[1]);
-      mma_m16n8k16(s[1], q_[step], k[2], k[3]);
+    for (int begin = 0; begin < kSteps; begin += kAhead) {
+      uint32_t k[kAhead][4];
+#pragma unroll
+      for (int step = 0; step < kAhead && begin + step < kSteps; ++step) {
+        load_matrices(k[step], keys + chunk_offset(slot, 2 * (begin + step) + lane_ / 8 % 2));
+      }
+#pragma unroll
+      for (int step = 0; step < kAhead && begin + step < kSteps; ++step) {
+        mma_m16n8k16(s[0], q_[begin + step], k[step][0], k[step][1]);
+        mma_m16n8k16(s[1], q_[begin + step], k[step][2], k[step][3]);
+      }
     }
   }
 
@@ -161,7 +157,7 @@ class Mma16Rows {
       a[half] = numerics::rescale_factor(m_[half], next, work_.shape.c);
       m_[half] = next;
       minus_mc[half] = -numerics::mul_f32(next, work_.shape.c);
-      if (seen && !(fabsf(minus_mc[half]) <= numerics::kScoreLimit)) {
+      if (seen && row(half) < unit_.count && !(fabsf(minus_mc[half]) <= numerics::kScoreLimit)) {
         work_.call.bad[unit_.row + row(half) / unit_.heads] = true;
       }
     }
@@ -205,19 +201,30 @@ class Mma16Rows {
     }
   }
 
-  // O as the carry of a chain over the block's keys, 16 at a time.
-  __device__ void add_values(uint32_t values) {
+  static constexpr int kValueSteps = numerics::kKvBlock / numerics::kGroup;
+  using Values = uint32_t[kValueSteps][kColumns / 16][4];
+
+  __device__ void load_values(uint32_t values, Values& v) const {
 #pragma unroll
-    for (int step = 0; step < numerics::kKvBlock / numerics::kGroup; ++step) {
-      const uint4 w = shared_.weights[step][lane_];
-      const uint32_t p[4] = {w.x, w.y, w.z, w.w};
+    for (int step = 0; step < kValueSteps; ++step) {
       const int slot = step * 16 + lane_ / 8 % 2 * 8 + lane_ % 8;
 #pragma unroll
-      for (int t = 0; t < kColumns / 8; t += 2) {
-        uint32_t v[4];
-        load_transposed(v, values + chunk_offset(slot, warp_ * (kColumns / 8) + t + lane_ / 16));
-        mma_m16n8k16(o_[t], p, v[0], v[1]);
-        mma_m16n8k16(o_[t + 1], p, v[2], v[3]);
+      for (int t = 0; t < kColumns / 16; ++t) {
+        load_transposed(v[step][t], values + chunk_offset(slot, warp_ * (kColumns / 8) + 2 * t + lane_ / 16));
+      }
+    }
+  }
+
+  // O as the carry of a chain over the block's keys, 16 at a time.
+  __device__ void add_values(const Values& v) {
+#pragma unroll
+    for (int step = 0; step < kValueSteps; ++step) {
+      const uint4 w = shared_.weights[step][lane_];
+      const uint32_t p[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+      for (int t = 0; t < kColumns / 16; ++t) {
+        mma_m16n8k16(o_[2 * t], p, v[step][t][0], v[step][t][1]);
+        mma_m16n8k16(o_[2 * t + 1], p, v[step][t][2], v[step][t][3]);
       }
     }
   }

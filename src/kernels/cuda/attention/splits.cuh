@@ -1,7 +1,8 @@
 // Attention of up to 16 row-heads at a time (rows of a sequence x query heads of a KV head's group) over one split of
-// 1,024 keys: the unit of work. A persistent grid walks the units; a block of threads is four warps that compute and
-// one that feeds them whole KV blocks by bulk copies, several in flight, across the borders of units too. Units of a
-// row with several splits leave partial results, and whoever finishes last joins them in ascending order.
+// 1,024 keys: the unit of work. A persistent grid walks the units. A block of threads is four warps that compute, one
+// that feeds them queries and whole KV blocks by bulk copies, several in flight, across the borders of units too, and
+// one that joins: units of a row with several splits leave partial results, and whoever comes last puts them together
+// in ascending order. So nothing that computes ever waits for device memory.
 #pragma once
 
 #include "kernels/cuda/attention/layout.h"
@@ -15,8 +16,9 @@ namespace eadem::kernels::cuda {
 
 inline constexpr int kRowHeads = 16;  // of a unit: the rows of one MMA
 inline constexpr int kComputeThreads = 128;
-inline constexpr int kSplitThreads = kComputeThreads + 32;
-inline constexpr int kMaxTiles = 512;  // of a launch
+inline constexpr int kComputeWarps = kComputeThreads / 32;
+inline constexpr int kSplitThreads = kComputeThreads + 64;
+inline constexpr int kMaxTiles = 256;  // of a launch
 
 // One launch. A tile is up to tile_rows neighbouring rows of one sequence; tile_rows * group <= 16, or one row whose
 // group is cut into `chunks` of 16 heads.
@@ -49,7 +51,8 @@ __device__ __forceinline__ PartView part_view(const SplitWork& work, int unit, i
 }
 
 struct Unit {
-  int row, rows;   // rows of the batch
+  int row, rows;  // rows of the batch
+  int sequence;
   int head_begin;  // first query head of the chunk
   int heads;       // query heads of the chunk: row-head i is row i / heads, head i % heads
   int count;       // row-heads
@@ -61,8 +64,11 @@ struct Unit {
   int64_t block_begin, block_end;
 };
 
-// The units of a launch, found by every block of threads for itself: starts[t] = splits of the tiles before t.
+// The units of a launch, found by every block of threads for itself: starts[t] = splits of the tiles before t. A tile's
+// position is that of its first row.
 struct UnitList {
+  int32_t positions[kMaxTiles];  // a launcher sees to it that they fit
+  int32_t sequences[kMaxTiles];
   int starts[kMaxTiles + 1];
 };
 
@@ -77,6 +83,8 @@ __device__ __forceinline__ void list_units(const SplitWork& work, UnitList& list
     int row, rows;
     tile_rows_of(work, t, row, rows);
     const int64_t position = work.call.positions[row];
+    list.positions[t] = static_cast<int32_t>(position);
+    list.sequences[t] = work.call.sequences[row];
     const int64_t first = numerics::first_visible(position, work.shape.window) / numerics::kSplit;
     list.starts[t + 1] = position < 0 ? 0 : static_cast<int>((position + rows - 1) / numerics::kSplit - first + 1);
   }
@@ -123,7 +131,8 @@ __device__ __forceinline__ Unit unit_at(const SplitWork& work, const UnitList& l
   unit.unit_step = step;
   unit.first_unit = list.starts[low] * step + rest;
   unit.counter = low * step + rest;
-  unit.position = work.call.positions[unit.row];
+  unit.position = list.positions[low];
+  unit.sequence = list.sequences[low];
   const int64_t seen = numerics::first_visible(unit.position, work.shape.window);
   const int64_t split = seen / numerics::kSplit + (split_unit - list.starts[low]);
   const int64_t begin = max(split * numerics::kSplit, seen);
@@ -174,41 +183,45 @@ __device__ __forceinline__ void finish(const SplitWork& work, const Unit& unit, 
   if (!good) work.call.bad[unit.row + i / unit.heads] = true;
 }
 
-// The state over splits of one row-head, joined in ascending order for four neighbouring elements of the output.
-__device__ __forceinline__ void join_splits(const SplitWork& work, const Unit& unit, int i, int d, int head_elements) {
-  float big_m = numerics::kMinusInfinity, big_l = 0.0f, t[4] = {};
-#pragma unroll 4
-  for (int s = 0; s < unit.splits; ++s) {
-    const PartView part = part_view(work, unit.first_unit + s * unit.unit_step, head_elements);
-    const float m = __ldcg(part.m + i), l = __ldcg(part.l + i);
-    const float4 o = __ldcg(reinterpret_cast<const float4*>(part.o + i * head_elements + d));
-    const float x[4] = {o.x, o.y, o.z, o.w};
-    if (m == numerics::kMinusInfinity) continue;
-    const bool first = big_m == numerics::kMinusInfinity;
-    const numerics::MergeFactors factors = numerics::merge_factors(big_m, m, work.shape.c);
-    big_m = first ? m : factors.m;
-    big_l = first ? l : numerics::merge(big_l, factors.e1, l, factors.e2);
+// The state over splits, joined in ascending order, of kTogether times four neighbouring elements of the output:
+// elements 4 j ... 4 j + 3 of the unit's row-heads laid end to end, j = first, first + 32, ...
+template <int kHead, int kTogether>
+__device__ __forceinline__ void join_splits(const SplitWork& work, const Unit& unit, int first) {
+  constexpr int kQuads = kHead / 4;
+  float big_m[kTogether], big_l[kTogether], t[kTogether][4] = {};
 #pragma unroll
-    for (int j = 0; j < 4; ++j) t[j] = first ? x[j] : numerics::merge(t[j], factors.e1, x[j], factors.e2);
+  for (int n = 0; n < kTogether; ++n) big_m[n] = numerics::kMinusInfinity, big_l[n] = 0.0f;
+#pragma unroll 2
+  for (int s = 0; s < unit.splits; ++s) {
+    const PartView part = part_view(work, unit.first_unit + s * unit.unit_step, kHead);
+    float m[kTogether], l[kTogether];
+    float4 o[kTogether];
+#pragma unroll
+    for (int n = 0; n < kTogether; ++n) {
+      const int j = min(first + 32 * n, unit.count * kQuads - 1), i = j / kQuads;
+      m[n] = __ldcg(part.m + i);
+      l[n] = __ldcg(part.l + i);
+      o[n] = __ldcg(reinterpret_cast<const float4*>(part.o) + j);
+    }
+#pragma unroll
+    for (int n = 0; n < kTogether; ++n) {
+      const float x[4] = {o[n].x, o[n].y, o[n].z, o[n].w};
+      if (m[n] == numerics::kMinusInfinity) continue;
+      const bool first_part = big_m[n] == numerics::kMinusInfinity;
+      const numerics::MergeFactors factors = numerics::merge_factors(big_m[n], m[n], work.shape.c);
+      big_m[n] = first_part ? m[n] : factors.m;
+      big_l[n] = first_part ? l[n] : numerics::merge(big_l[n], factors.e1, l[n], factors.e2);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        t[n][e] = first_part ? x[e] : numerics::merge(t[n][e], factors.e1, x[e], factors.e2);
+      }
+    }
   }
-  finish(work, unit, i, d, t, numerics::div_f32(1.0f, big_l));
-}
-
-// By the computing threads, once the unit's partial results are written. flag: shared memory.
-__device__ __forceinline__ void join_if_last(const SplitWork& work, const Unit& unit, int head_elements, int* flag) {
-  __threadfence();
-  named_barrier(1, kComputeThreads);
-  if (threadIdx.x == 0) {
-    const uint32_t before = count_one(work.counters + unit.counter);
-    *flag = before + 1 == static_cast<uint32_t>(unit.splits);
-    if (*flag) work.counters[unit.counter] = 0;
-  }
-  named_barrier(1, kComputeThreads);
-  if (!*flag) return;
-  __threadfence();
-  const int quads = head_elements / 4;
-  for (int j = threadIdx.x; j < unit.count * quads; j += kComputeThreads) {
-    join_splits(work, unit, j / quads, j % quads * 4, head_elements);
+#pragma unroll
+  for (int n = 0; n < kTogether; ++n) {
+    const int j = first + 32 * n;
+    if (j >= unit.count * kQuads) continue;
+    finish(work, unit, j / kQuads, j % kQuads * 4, t[n], numerics::div_f32(1.0f, big_l[n]));
   }
 }
 
@@ -228,75 +241,161 @@ __device__ __forceinline__ uint32_t chunk_offset(int slot, int chunk) {
 __device__ __forceinline__ float low_operand(uint32_t word) { return numerics::float_of(word << 16); }
 __device__ __forceinline__ float high_operand(uint32_t word) { return numerics::float_of(word & 0xffff0000u); }
 
-// The stages of KV blocks: full where a copy has arrived, empty where all four warps are done with it.
+// How the warps hand work on to each other. A stage of KV blocks is full where its copy has arrived, empty where the
+// computing warps are done with it; queries (of every other unit) come with a unit's first block, and are free once
+// they are in registers; a partial result is written, and then taken note of.
+inline constexpr int kQuerySlots = 2, kPartSlots = 4;
 template <int kTiles, int kStages>
-struct Stages {
+struct Handover {
+  static constexpr int kHead = kTiles * kKvTile;
   static constexpr int kBytes = 2 * kTiles * kKvTileBytes;
+  static constexpr int kQueryRow = kHead * 2 + 16;  // bytes from one row-head to the next: no two in the same banks
+  alignas(16) unsigned char queries[kQuerySlots][kRowHeads * kQueryRow];
   alignas(8) uint64_t full[kStages];
-  alignas(8) uint64_t empty[kStages];
+  uint64_t empty[kStages];
+  uint64_t queries_free[kQuerySlots];
+  uint64_t part_written[kPartSlots], part_noted[kPartSlots];
+
+  // By all threads; a barrier must follow. What the copies never write stays zeros.
+  __device__ void init() {
+    for (unsigned i = threadIdx.x; i < sizeof queries / 4; i += kSplitThreads) {
+      reinterpret_cast<uint32_t*>(queries)[i] = 0;
+    }
+    fence_async_proxy();
+    if (threadIdx.x != 0) return;
+    for (int s = 0; s < kStages; ++s) {
+      barrier_init(shared_address(&full[s]), 1);
+      barrier_init(shared_address(&empty[s]), kComputeWarps);
+    }
+    for (uint64_t& slot : queries_free) barrier_init(shared_address(&slot), kComputeWarps);
+    for (int s = 0; s < kPartSlots; ++s) {
+      barrier_init(shared_address(&part_written[s]), kComputeWarps);
+      barrier_init(shared_address(&part_noted[s]), 1);
+    }
+    barrier_init_fence();
+  }
 };
 
-// One warp: the unit's blocks into the stages. `stage`, `phase`: where the last unit left off.
+// A place in a ring of kSlots, and the parity of its round.
+template <int kSlots>
+struct Place {
+  int slot = 0;
+  uint32_t parity = 0;
+  __device__ void advance() {
+    if (++slot == kSlots) slot = 0, parity ^= 1;
+  }
+};
+
+// A warp's share of a barrier's arrivals.
+__device__ __forceinline__ void warp_arrive(uint64_t& barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&barrier));
+}
+
+// One warp: a unit's queries and blocks into their places.
 template <int kTiles, int kStages>
-__device__ __forceinline__ void feed(const SplitWork& work, const Unit& unit, Stages<kTiles, kStages>& stages,
-                                     uint32_t memory, int& stage, uint32_t& phase) {
+__device__ __forceinline__ void feed(const SplitWork& work, const Unit& unit, Handover<kTiles, kStages>& hand,
+                                     uint32_t memory, Place<kStages>& stage, const Place<kQuerySlots>& queries) {
+  using Hand = Handover<kTiles, kStages>;
   const DeviceKv& kv = work.call.kv;
   const int lane = threadIdx.x % 32, blocks = static_cast<int>(unit.block_end - unit.block_begin);
-  const int32_t* table = kv.tables + work.call.sequences[unit.row] * kv.table_stride + unit.block_begin;
+  const uint32_t query_bytes = 2 * static_cast<uint32_t>(work.shape.head_padded);
+  const int32_t* table = kv.tables + unit.sequence * kv.table_stride + unit.block_begin;
   const int32_t id = lane < blocks ? table[lane] : 0;  // a split has 16 blocks
   for (int b = 0; b < blocks; ++b) {
     const int32_t block = __shfl_sync(kWholeWarp, id, b);
+    const uint32_t full = shared_address(&hand.full[stage.slot]);
     if (lane == 0) {
-      barrier_wait(shared_address(&stages.empty[stage]), phase ^ 1);
-      const uint32_t full = shared_address(&stages.full[stage]);
-      barrier_expect(full, Stages<kTiles, kStages>::kBytes);
+      barrier_wait(shared_address(&hand.empty[stage.slot]), stage.parity ^ 1);
+      if (b == 0) barrier_wait(shared_address(&hand.queries_free[queries.slot]), queries.parity ^ 1);
+      barrier_expect(full, Hand::kBytes + (b == 0 ? static_cast<uint32_t>(unit.count) * query_bytes : 0));
       bulk_load(
-          memory + stage * Stages<kTiles, kStages>::kBytes,
+          memory + stage.slot * Hand::kBytes,
           kv.base + static_cast<size_t>(block) * kv.block_stride + static_cast<size_t>(unit.kv_head) * kv.head_stride,
-          Stages<kTiles, kStages>::kBytes, full);
+          Hand::kBytes, full);
     }
     __syncwarp();
-    if (++stage == kStages) stage = 0, phase ^= 1;
+    if (b == 0 && lane < unit.count) {
+      bulk_load(shared_address(hand.queries[queries.slot]) + lane * Hand::kQueryRow, query_of(work, unit, lane),
+                query_bytes, full);
+    }
+    stage.advance();
+  }
+}
+
+// One warp: notes that a part is written, and joins the parts where it is the last.
+template <int kHead>
+__device__ __forceinline__ void join_if_last(const SplitWork& work, const Unit& unit) {
+  const int lane = threadIdx.x % 32;
+  __threadfence();
+  uint32_t last = 0;
+  if (lane == 0) {
+    last = count_one(work.counters + unit.counter) + 1 == static_cast<uint32_t>(unit.splits);
+    if (last) work.counters[unit.counter] = 0;
+  }
+  if (!__shfl_sync(kWholeWarp, last, 0)) return;
+  __threadfence();
+  constexpr int kTogether = 4;
+  for (int j = lane; j < unit.count * (kHead / 4); j += 32 * kTogether) {
+    join_splits<kHead, kTogether>(work, unit, j);
   }
 }
 
 // Rows: Mma16Rows or Fma32Rows, the state of a unit in the computing threads.
 template <class Rows, int kTiles, int kStages>
 __device__ __forceinline__ void run_units(const SplitWork& work) {
-  using Memory = Stages<kTiles, kStages>;
+  using Hand = Handover<kTiles, kStages>;
   extern __shared__ __align__(128) unsigned char dynamic_memory[];
-  __shared__ Memory stages;
+  __shared__ Hand hand;
   __shared__ UnitList list;
   __shared__ typename Rows::Shared shared;
-  const uint32_t memory = shared_address(dynamic_memory);
-  if (threadIdx.x == 0) {
-    for (int s = 0; s < kStages; ++s) {
-      barrier_init(shared_address(&stages.full[s]), 1);
-      barrier_init(shared_address(&stages.empty[s]), kComputeThreads / 32);
-    }
-    barrier_init_fence();
-  }
+  hand.init();
+  // Positions, sequences and tables were copied before the step's first kernel; queries, keys and values were not.
+  launch_dependents();
   list_units(work, list);
-  const int units = unit_count(work, list);
-  int stage = 0;
-  uint32_t phase = 0;
-  if (threadIdx.x >= kComputeThreads) {
+  wait_for_prerequisites();
+  const int units = unit_count(work, list), warp = threadIdx.x / 32;
+  Place<kStages> stage;
+  Place<kQuerySlots> queries;
+  Place<kPartSlots> part;
+  if (warp == kComputeWarps) {
     for (int u = blockIdx.x; u < units; u += gridDim.x) {
-      feed(work, unit_at(work, list, u), stages, memory, stage, phase);
+      feed(work, unit_at(work, list, u), hand, shared_address(dynamic_memory), stage, queries);
+      queries.advance();
+    }
+    return;
+  }
+  if (warp > kComputeWarps) {
+    for (int u = blockIdx.x; u < units; u += gridDim.x) {
+      const Unit unit = unit_at(work, list, u);
+      if (unit.splits == 1) continue;
+      barrier_wait(shared_address(&hand.part_written[part.slot]), part.parity);
+      join_if_last<Hand::kHead>(work, unit);
+      warp_arrive(hand.part_noted[part.slot]);
+      part.advance();
     }
     return;
   }
   for (int u = blockIdx.x; u < units; u += gridDim.x) {
     const Unit unit = unit_at(work, list, u);
-    Rows rows(work, unit, shared);
+    barrier_wait(shared_address(&hand.full[stage.slot]), stage.parity);
+    Rows rows(work, unit, shared, hand.queries[queries.slot]);
+    warp_arrive(hand.queries_free[queries.slot]);
+    queries.advance();
     for (int64_t block = unit.block_begin; block < unit.block_end; ++block) {
-      barrier_wait(shared_address(&stages.full[stage]), phase);
-      rows.add_block(dynamic_memory + stage * Memory::kBytes, block);
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&stages.empty[stage]));
-      if (++stage == kStages) stage = 0, phase ^= 1;
+      barrier_wait(shared_address(&hand.full[stage.slot]), stage.parity);
+      rows.add_block(dynamic_memory + stage.slot * Hand::kBytes, block);
+      warp_arrive(hand.empty[stage.slot]);
+      stage.advance();
     }
-    rows.end(u);
+    if (unit.splits == 1) {
+      rows.finish_all();
+      continue;
+    }
+    rows.write_part(part_view(work, u, Hand::kHead));
+    barrier_wait(shared_address(&hand.part_noted[part.slot]), part.parity ^ 1);
+    warp_arrive(hand.part_written[part.slot]);
+    part.advance();
   }
 }
 

@@ -3,6 +3,7 @@
 #include "kernels/cuda/rows/rows.h"
 
 #include "kernels/cuda/attention/layout.h"
+#include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/lanes.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "numerics/layer.h"
@@ -37,6 +38,7 @@ __device__ __forceinline__ bool store_operands(const float (&x)[kCount], uint16_
 
 template <int kVector>
 __global__ void embed_kernel(const uint16_t* table, const int32_t* tokens, int n, float* h) {
+  wait_for_prerequisites();
   const int64_t row = blockIdx.x;
   const int i = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) * kVector;
   const int32_t token = tokens[row];
@@ -50,6 +52,7 @@ __global__ void embed_kernel(const uint16_t* table, const int32_t* tokens, int n
 
 template <int kVector>
 __global__ void gather_kernel(const uint16_t* from, const int32_t* indices, int width, uint16_t* to) {
+  wait_for_prerequisites();
   const int64_t row = blockIdx.x;
   const int i = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) * kVector;
   const int64_t index = indices[row];
@@ -63,12 +66,12 @@ __global__ void gather_kernel(const uint16_t* from, const int32_t* indices, int 
 // A thread's lanes are kVector neighbours; 256 / kVector threads a row.
 template <int kVector>
 struct RowLanes {
+  using Chunk = Pack<float, kVector>;
   static constexpr int kThreads = kLanes / kVector;
-  static constexpr int kHeld = 64 / kVector;  // steps whose elements stay in registers for the second pass
+  static constexpr int kHeld = 16;  // steps whose elements stay in registers for the second pass: 4,096 elements
 
-  __device__ static Pack<float, kVector> load(const float* x, int n, int i) {
-    Pack<float, kVector> zeros{};
-    return i < n ? *reinterpret_cast<const Pack<float, kVector>*>(x + i) : zeros;
+  __device__ static Chunk load(const float* x, int n, int i) {
+    return i < n ? *reinterpret_cast<const Chunk*>(x + i) : Chunk{};
   }
 
   // The tree over all threads' lanes.
@@ -88,13 +91,23 @@ template <int kVector>
 __global__ void __launch_bounds__(RowLanes<kVector>::kThreads)
     rms_norm_kernel(const float* x, const float* weight, int n, int n_padded, float eps, uint16_t* y, bool* bad) {
   using Lanes = RowLanes<kVector>;
+  using Chunk = typename Lanes::Chunk;
+  launch_dependents();
   const int64_t row = blockIdx.x;
   x += row * n, y += row * n_padded;
   const int first = threadIdx.x * kVector;
-  Pack<float, kVector> held[Lanes::kHeld];
+  // Weights never change, so that they need not wait; one element a thread is the kernel of few rows, which has nothing
+  // else to hide their latency behind.
+  Chunk weights[Lanes::kHeld];
+  if (kVector == 1) {
+#pragma unroll
+    for (int s = 0; s < Lanes::kHeld; ++s) weights[s] = Lanes::load(weight, n, first + s * kLanes);
+  }
+  wait_for_prerequisites();
+  Chunk held[Lanes::kHeld];
   float lanes[kVector] = {};
   // Past the end a lane adds 0 * 0, which changes nothing: a lane is never -0.
-  const auto add = [&](const Pack<float, kVector>& chunk) {
+  const auto add = [&](const Chunk& chunk) {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) lanes[i] = numerics::fma_f32(chunk.x[i], chunk.x[i], lanes[i]);
   };
@@ -107,18 +120,22 @@ __global__ void __launch_bounds__(RowLanes<kVector>::kThreads)
   const float factor = numerics::rms_factor(Lanes::join(lanes), n, eps);
 
   bool good = true;
-  const auto write = [&](const Pack<float, kVector>& chunk, int i) {
+  const auto write = [&](const Chunk& chunk, const Chunk& w, int i) {
     if (i >= n) return;
-    const auto w = *reinterpret_cast<const Pack<float, kVector>*>(weight + i);
     float scaled[kVector];
 #pragma unroll
     for (int j = 0; j < kVector; ++j) scaled[j] = numerics::rms_scale(chunk.x[j], factor, w.x[j]);
     good &= store_operands(scaled, y + i);
   };
 #pragma unroll
-  for (int s = 0; s < Lanes::kHeld; ++s) write(held[s], first + s * kLanes);
+  for (int s = 0; s < Lanes::kHeld; ++s) {
+    const int i = first + s * kLanes;
+    write(held[s], kVector == 1 ? weights[s] : Lanes::load(weight, n, i), i);
+  }
 #pragma unroll 4
-  for (int i = first + Lanes::kHeld * kLanes; i < n; i += kLanes) write(Lanes::load(x, n, i), i);
+  for (int i = first + Lanes::kHeld * kLanes; i < n; i += kLanes) {
+    write(Lanes::load(x, n, i), Lanes::load(weight, n, i), i);
+  }
   for (int i = n + static_cast<int>(threadIdx.x); i < n_padded; i += Lanes::kThreads) y[i] = 0;
   if (!good) bad[row] = true;
 }
@@ -127,6 +144,8 @@ __global__ void __launch_bounds__(RowLanes<kVector>::kThreads)
 
 template <int kVector>
 __global__ void swiglu_kernel(const float* gate_up, int n, int n_padded, uint16_t* y, bool* bad) {
+  launch_dependents();
+  wait_for_prerequisites();
   const int64_t row = blockIdx.x;
   gate_up += row * 2 * n, y += row * n_padded;
   const int i = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) * kVector;
@@ -167,6 +186,8 @@ __device__ __forceinline__ void norm_head(const QkvShape& shape, const float* we
 template <int kEach>
 __global__ void __launch_bounds__(32 * kHeadWarps)
     split_qkv_kernel(const QkvShape shape, const int head_padded, const DeviceQkvCall call) {
+  launch_dependents();
+  wait_for_prerequisites();
   using Chunk = Pack<float, kEach>;
   __shared__ alignas(16) float staged[kHeadWarps][32 * kEach];
   const int lane = threadIdx.x % 32, first = lane * kEach;
@@ -223,21 +244,20 @@ int blocks_of(int n, int each) { return (n + each - 1) / each; }
 void embed(cudaStream_t stream, const uint16_t* table, const int32_t* tokens, int rows, int n, float* h) {
   constexpr int kThreads = 128;
   if (aligned16(table, n, 2) && aligned16(h, n, 4)) {
-    embed_kernel<4><<<dim3(rows, blocks_of(n, 4 * kThreads)), kThreads, 0, stream>>>(table, tokens, n, h);
+    launch(embed_kernel<4>, dim3(rows, blocks_of(n, 4 * kThreads)), kThreads, 0, stream, table, tokens, n, h);
   } else {
-    embed_kernel<1><<<dim3(rows, blocks_of(n, kThreads)), kThreads, 0, stream>>>(table, tokens, n, h);
+    launch(embed_kernel<1>, dim3(rows, blocks_of(n, kThreads)), kThreads, 0, stream, table, tokens, n, h);
   }
-  check_launch();
 }
 
 void rms_norm(cudaStream_t stream, const float* x, const float* weight, int rows, int n, int n_padded, float eps,
               uint16_t* y, bool* bad) {
-  if (aligned16(x, n, 4) && aligned16(weight, n, 4) && aligned16(y, n_padded, 2)) {
-    rms_norm_kernel<4><<<rows, 64, 0, stream>>>(x, weight, n, n_padded, eps, y, bad);
+  constexpr int kManyRows = 264;  // enough for two blocks of threads on every processor
+  if (rows >= kManyRows && aligned16(x, n, 4) && aligned16(weight, n, 4) && aligned16(y, n_padded, 2)) {
+    launch(rms_norm_kernel<4>, rows, 64, 0, stream, x, weight, n, n_padded, eps, y, bad);
   } else {
-    rms_norm_kernel<1><<<rows, 256, 0, stream>>>(x, weight, n, n_padded, eps, y, bad);
+    launch(rms_norm_kernel<1>, rows, 256, 0, stream, x, weight, n, n_padded, eps, y, bad);
   }
-  check_launch();
 }
 
 void split_qkv(cudaStream_t stream, const QkvShape& shape, const AttentionShape& attention, const DeviceQkvCall& call,
@@ -246,34 +266,33 @@ void split_qkv(cudaStream_t stream, const QkvShape& shape, const AttentionShape&
   const int padded = attention.head_padded, threads = 32 * kHeadWarps;
   EADEM_CHECK(padded <= numerics::kMaxHead);
   if (padded <= 64) {
-    split_qkv_kernel<2><<<grid, threads, 0, stream>>>(shape, padded, call);
+    launch(split_qkv_kernel<2>, grid, threads, 0, stream, shape, padded, call);
   } else if (padded <= 128) {
-    split_qkv_kernel<4><<<grid, threads, 0, stream>>>(shape, padded, call);
+    launch(split_qkv_kernel<4>, grid, threads, 0, stream, shape, padded, call);
   } else {
-    split_qkv_kernel<8><<<grid, threads, 0, stream>>>(shape, padded, call);
+    launch(split_qkv_kernel<8>, grid, threads, 0, stream, shape, padded, call);
   }
-  check_launch();
 }
 
 void swiglu(cudaStream_t stream, const float* gate_up, int rows, int n, int n_padded, uint16_t* y, bool* bad) {
   constexpr int kThreads = 128;
   if (aligned16(gate_up, n, 4) && aligned16(y, n_padded, 2)) {
-    swiglu_kernel<4>
-        <<<dim3(rows, blocks_of(n_padded, 4 * kThreads)), kThreads, 0, stream>>>(gate_up, n, n_padded, y, bad);
+    const dim3 grid(rows, blocks_of(n_padded, 4 * kThreads));
+    launch(swiglu_kernel<4>, grid, kThreads, 0, stream, gate_up, n, n_padded, y, bad);
   } else {
-    swiglu_kernel<1><<<dim3(rows, blocks_of(n_padded, kThreads)), kThreads, 0, stream>>>(gate_up, n, n_padded, y, bad);
+    const dim3 grid(rows, blocks_of(n_padded, kThreads));
+    launch(swiglu_kernel<1>, grid, kThreads, 0, stream, gate_up, n, n_padded, y, bad);
   }
-  check_launch();
 }
 
 void gather(cudaStream_t stream, const uint16_t* from, const int32_t* indices, int count, int width, uint16_t* to) {
   constexpr int kThreads = 128;
   if (aligned16(from, width, 2) && aligned16(to, width, 2)) {
-    gather_kernel<8><<<dim3(count, blocks_of(width, 8 * kThreads)), kThreads, 0, stream>>>(from, indices, width, to);
+    launch(gather_kernel<8>, dim3(count, blocks_of(width, 8 * kThreads)), kThreads, 0, stream, from, indices, width,
+           to);
   } else {
-    gather_kernel<1><<<dim3(count, blocks_of(width, kThreads)), kThreads, 0, stream>>>(from, indices, width, to);
+    launch(gather_kernel<1>, dim3(count, blocks_of(width, kThreads)), kThreads, 0, stream, from, indices, width, to);
   }
-  check_launch();
 }
 
 }  // namespace eadem::kernels::cuda

@@ -1,5 +1,5 @@
-// A draw is four kernels over all rows of the call: the largest logit; prefixes of the order where a row asks for them;
-// the sum and the race; the outcome. Which rows need what is told on the device.
+// A draw is five kernels over all rows of the call: the largest logit; the weights of top-p, and prefixes of the order,
+// where a row asks for them; the sum and the race; the outcome. Which rows need what is told on the device.
 #include "kernels/cuda/sampler/draw.h"
 
 #include <algorithm>
@@ -13,11 +13,13 @@ namespace {
 
 using numerics::kLanes;
 
-constexpr int kScanThreads = 256;
-
-// blockIdx.x: the part of the row. parts: [rows][gridDim.x].
+// blockIdx.x: the part of the row. parts: [rows][gridDim.x]; maxima: [rows][gridDim.x][kScanThreads] the largest logits
+// of the threads' shares.
 template <bool kVector>
-__global__ void __launch_bounds__(kScanThreads) scan_kernel(const float* logits, int vocab, ScanPart* parts) {
+__global__ void __launch_bounds__(kScanThreads)
+    scan_kernel(const float* logits, int vocab, ScanPart* parts, float* maxima) {
+  launch_dependents();
+  wait_for_prerequisites();
   __shared__ unsigned long long warps[kScanThreads / 32];
   const int64_t row = blockIdx.y;
   logits += row * vocab;
@@ -36,6 +38,7 @@ __global__ void __launch_bounds__(kScanThreads) scan_kernel(const float* logits,
       if (x[j] > largest) largest = x[j], token = i + j;
     }
   }
+  maxima[(row * gridDim.x + blockIdx.x) * kScanThreads + threadIdx.x] = largest;
   const unsigned long long first =
       block_min<kScanThreads>(numerics::order_key(largest, static_cast<uint32_t>(token)), warps);
   const int any_nan = __syncthreads_or(nan);
@@ -59,30 +62,66 @@ __device__ __forceinline__ RowState state_of(const ScanPart* parts, int part_cou
   return state;
 }
 
+// The weights of a part of a row, for top-p over the whole of it. totals: [rows][gridDim.x].
+template <bool kVector>
+__global__ void __launch_bounds__(kScanThreads) weigh_kernel(const float* logits, int vocab, const ScanPart* parts,
+                                                             const DeviceDraw* draws, unsigned long long* totals) {
+  launch_dependents();
+  wait_for_prerequisites();
+  __shared__ unsigned long long warps[kScanThreads / 32];
+  const int64_t row = blockIdx.y;
+  const DeviceDraw draw = draws[row];
+  if (!needs_race(draw) || !cuts_weight(draw) || cuts_count(draw, vocab)) return;
+  const RowState state = state_of(parts + row * gridDim.x, gridDim.x, draw);
+  if (state.bad) return;
+  const float max = after_temperature(state.max, draw.temperature);
+  logits += row * vocab;
+  unsigned long long total = 0;
+#pragma unroll
+  for (int u = 0; u < kScanElements / kScanThreads / 4; ++u) {
+    const int i = blockIdx.x * kScanElements + (u * kScanThreads + static_cast<int>(threadIdx.x)) * 4;
+    float x[4];
+    load_four<kVector>(logits, vocab, i, x);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) total += numerics::nucleus_weight(after_temperature(x[j], draw.temperature), max);
+  }
+#pragma unroll
+  for (int step = 16; step >= 1; step /= 2) total += __shfl_xor_sync(kWholeWarp, total, step);
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = total;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int w = 1; w < kScanThreads / 32; ++w) total += warps[w];
+  totals[row * gridDim.x + blockIdx.x] = total;
+}
+
 // One block a row: its state, and what the row asks for of the total order.
 __global__ void __launch_bounds__(kSelectThreads)
-    select_kernel(const float* logits, int vocab, int part_count, const ScanPart* parts, const DeviceDraw* draws,
-                  RowState* states, DeviceDrawn* drawn) {
+    select_kernel(const float* logits, int vocab, int part_count, const ScanPart* parts, const float* maxima,
+                  const unsigned long long* totals, const DeviceDraw* draws, RowState* states, DeviceDrawn* drawn) {
+  launch_dependents();
+  wait_for_prerequisites();
   __shared__ SelectMemory memory;
   const int64_t row = blockIdx.x;
   const DeviceDraw draw = draws[row];
   RowState state = state_of(parts + row * part_count, part_count, draw);
-  const unsigned long long raw_first = numerics::order_key(state.max, static_cast<uint32_t>(state.first));
+  const int maxima_count = part_count * kScanThreads;
+  Selection given{maxima + row * maxima_count, maxima_count,
+                  numerics::order_key(state.max, static_cast<uint32_t>(state.first)), 0};
   const RowView raw{logits + row * vocab, vocab, 1.0f};
   if (draw.top > 0 && !state.bad) {
-    list_top(raw, draw.top, raw_first, memory, drawn[row]);
+    list_top(raw, draw.top, given, memory, drawn[row]);
     __syncthreads();
   } else if (threadIdx.x < kDeviceTop) {
     drawn[row].top_tokens[threadIdx.x] = -1;
     drawn[row].top_logits[threadIdx.x] = numerics::kMinusInfinity;
   }
   if (state.race) {
-    const RowView tempered{raw.logits, vocab, draw.temperature};
-    unsigned long long first = raw_first;
-    if (cuts_prefix(draw, vocab)) {
-      // The division may make neighbours equal, and then the lower id comes first.
-      if (draw.temperature != 1.0f) first = first_of_order(tempered, memory);
-      state.cutoff = select_cutoff(tempered, draw, first, memory);
+    unsigned long long first = given.raw_first;
+    if (cuts_count(draw, vocab) || cuts_weight(draw)) {
+      if (!cuts_count(draw, vocab)) {
+        for (int p = 0; p < part_count; ++p) given.weights += totals[row * part_count + p];
+      }
+      cut_row({raw.logits, vocab, draw.temperature}, draw, given, first, state.cutoff, memory);
     }
     // The first of the order passes every filter, so that its score is one to beat.
     const uint32_t favourite = numerics::token_of_key(first);
@@ -97,6 +136,8 @@ __global__ void __launch_bounds__(kSelectThreads)
 __global__ void __launch_bounds__(kLanes)
     outcome_kernel(const float* logits, int vocab, const DeviceDraw* draws, const RowState* states, const float* sums,
                    DeviceDrawn* drawn) {
+  launch_dependents();
+  wait_for_prerequisites();
   __shared__ float warps[kLanes / 32];
   const int64_t row = blockIdx.x;
   const RowState state = states[row];
@@ -127,56 +168,57 @@ int scan_parts(int vocab) { return (vocab + kScanElements - 1) / kScanElements; 
 
 size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// Few rows are spread over more blocks of threads.
-template <bool kVector>
-void sum_and_race(cudaStream_t stream, const float* logits, int count, int vocab, const DeviceDraw* draws,
-                  RowState* states, float* sums) {
-  constexpr int kMany = 48;
-  if (count >= kMany) {
-    sum_and_race_kernel<128, kVector>
-        <<<dim3(kLanes / 128, count), kRaceThreads, 0, stream>>>(logits, vocab, draws, states, sums);
-  } else {
-    sum_and_race_kernel<32, kVector>
-        <<<dim3(kLanes / 32, count), kRaceThreads, 0, stream>>>(logits, vocab, draws, states, sums);
+// The parts of the working memory.
+struct Memory {
+  RowState* states;
+  float* sums;
+  ScanPart* parts;
+  float* maxima;
+  unsigned long long* totals;
+  size_t bytes;
+
+  Memory(void* scratch, int max_count, int vocab) {
+    const size_t rows = static_cast<size_t>(max_count), part_count = static_cast<size_t>(scan_parts(vocab));
+    auto* const begin = static_cast<std::byte*>(scratch);
+    bytes = 0;
+    const auto take = [&](auto*& part, size_t count) {
+      part = reinterpret_cast<std::remove_reference_t<decltype(part)>>(begin + bytes);
+      bytes += padded(count * sizeof *part);
+    };
+    take(states, rows);
+    take(sums, rows * kLanes);
+    take(parts, rows * part_count);
+    take(maxima, rows * part_count * kScanThreads);
+    take(totals, rows * part_count);
   }
-  check_launch();
+};
+
+template <bool kVector>
+void draw(cudaStream_t stream, const float* logits, int count, int vocab, const DeviceDraw* draws, DeviceDrawn* drawn,
+          const Memory& m) {
+  const int part_count = scan_parts(vocab);
+  const dim3 by_parts(part_count, count);
+  launch(scan_kernel<kVector>, by_parts, kScanThreads, 0, stream, logits, vocab, m.parts, m.maxima);
+  launch(weigh_kernel<kVector>, by_parts, kScanThreads, 0, stream, logits, vocab, m.parts, draws, m.totals);
+  launch(select_kernel, count, kSelectThreads, 0, stream, logits, vocab, part_count, m.parts, m.maxima, m.totals, draws,
+         m.states, drawn);
+  launch(sum_and_race_kernel<kVector>, dim3(kLanes / kPartLanes, count), kRaceThreads, 0, stream, logits, vocab, draws,
+         m.states, m.sums);
+  launch(outcome_kernel, count, kLanes, 0, stream, logits, vocab, draws, m.states, m.sums, drawn);
 }
 
 }  // namespace
 
-size_t draw_scratch_bytes(int max_count, int vocab) {
-  const size_t count = static_cast<size_t>(max_count);
-  return padded(count * sizeof(RowState)) + padded(count * kLanes * sizeof(float)) +
-         padded(count * static_cast<size_t>(scan_parts(vocab)) * sizeof(ScanPart));
-}
+size_t draw_scratch_bytes(int max_count, int vocab) { return Memory(nullptr, max_count, vocab).bytes; }
 
 void draw(cudaStream_t stream, const float* logits, int count, int vocab, const DeviceDraw* draws, DeviceDrawn* drawn,
           void* scratch) {
-  const size_t rows = static_cast<size_t>(count);
-  auto* memory = static_cast<std::byte*>(scratch);
-  auto* const states = reinterpret_cast<RowState*>(memory);
-  memory += padded(rows * sizeof(RowState));
-  auto* const sums = reinterpret_cast<float*>(memory);
-  memory += padded(rows * kLanes * sizeof(float));
-  auto* const parts = reinterpret_cast<ScanPart*>(memory);
-  const int part_count = scan_parts(vocab);
-  const dim3 scan_grid(part_count, count);
-  const bool vector = aligned16(logits, vocab, sizeof(float));
-  if (vector) {
-    scan_kernel<true><<<scan_grid, kScanThreads, 0, stream>>>(logits, vocab, parts);
+  const Memory memory(scratch, count, vocab);
+  if (aligned16(logits, vocab, sizeof(float))) {
+    draw<true>(stream, logits, count, vocab, draws, drawn, memory);
   } else {
-    scan_kernel<false><<<scan_grid, kScanThreads, 0, stream>>>(logits, vocab, parts);
+    draw<false>(stream, logits, count, vocab, draws, drawn, memory);
   }
-  check_launch();
-  select_kernel<<<count, kSelectThreads, 0, stream>>>(logits, vocab, part_count, parts, draws, states, drawn);
-  check_launch();
-  if (vector) {
-    sum_and_race<true>(stream, logits, count, vocab, draws, states, sums);
-  } else {
-    sum_and_race<false>(stream, logits, count, vocab, draws, states, sums);
-  }
-  outcome_kernel<<<count, kLanes, 0, stream>>>(logits, vocab, draws, states, sums, drawn);
-  check_launch();
 }
 
 }  // namespace eadem::kernels::cuda

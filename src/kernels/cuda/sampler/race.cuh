@@ -3,12 +3,14 @@
 // exponentials and one a lane adds them in order. Noise is computed only where it could win.
 #pragma once
 
+#include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/sampler/row_state.cuh"
 
 namespace eadem::kernels::cuda {
 
 inline constexpr int kRaceThreads = 256;
-inline constexpr int kRaceSteps = 4;  // of a thread, between two barriers
+inline constexpr int kPartLanes = 32;  // lanes of a block of threads: a row is spread over eight
+inline constexpr int kRaceSteps = 4;   // of a thread, between two barriers
 
 // Tells cheaply, and never wrongly, that a token loses to a score. Noise of at least D needs a word of at most
 // 2^32 (1 - e^(-e^-D)) < 2^32 e^-D; 0.02, a millionth of the score and 17 words leave room for every rounding here and
@@ -45,10 +47,12 @@ struct Racer {
   }
 };
 
-// kLanes: lanes of a block of threads; blockIdx.x is the part of the row, blockIdx.y the row. sums: [rows][256].
-template <int kPartLanes, bool kVector>
+// blockIdx.x is the part of the row, blockIdx.y the row. sums: [rows][256].
+template <bool kVector>
 __global__ void __launch_bounds__(kRaceThreads)
     sum_and_race_kernel(const float* logits, int vocab, const DeviceDraw* draws, RowState* states, float* sums) {
+  launch_dependents();
+  wait_for_prerequisites();
   constexpr int kQuads = kPartLanes / 4, kRows = kRaceThreads / kQuads;  // steps of 256 tokens taken side by side
   constexpr int kTileSteps = kRows * kRaceSteps;
   __shared__ alignas(16) float terms[2][kTileSteps][kPartLanes];

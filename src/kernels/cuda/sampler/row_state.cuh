@@ -10,6 +10,7 @@
 
 namespace eadem::kernels::cuda {
 
+inline constexpr int kScanThreads = 256;
 inline constexpr int kScanElements = 8192;  // logits of a block of the scan
 
 // What a block of the scan found in its part of a row.
@@ -43,9 +44,10 @@ __device__ __forceinline__ float logit_of_key(unsigned long long key) {
 __device__ __forceinline__ bool needs_race(const DeviceDraw& draw) {
   return draw.forced < 0 && draw.temperature != 0.0f;
 }
-__device__ __forceinline__ bool cuts_prefix(const DeviceDraw& draw, int vocab) {
-  return (draw.top_k > 0 && draw.top_k < vocab) || draw.top_p < 1.0f;
+__device__ __forceinline__ bool cuts_count(const DeviceDraw& draw, int vocab) {
+  return draw.top_k > 0 && draw.top_k < vocab;
 }
+__device__ __forceinline__ bool cuts_weight(const DeviceDraw& draw) { return draw.top_p < 1.0f; }
 
 // Four neighbouring logits, -infinity past the row's end. kVector: rows lie at multiples of 16 bytes.
 template <bool kVector>

@@ -1,6 +1,7 @@
 // Prefixes of the total order for one row, by one block of threads: the top list, top-k and top-p. A prefix is told by
-// the key of its last token. The key's upper word is found by histograms over ever narrower ranges (three at most), in
-// whole numbers, so that the order of the additions cannot matter; where many tokens share the last logit, ids decide.
+// the key of its last token. Usually the tokens that come into question are few: they are collected and sorted. Where
+// they are too many, the key's upper word is found by histograms over ever narrower ranges (three at most). Both count
+// in whole numbers, so that the order of the additions cannot matter.
 #pragma once
 
 #include <type_traits>
@@ -12,17 +13,18 @@ namespace eadem::kernels::cuda {
 
 inline constexpr int kSelectThreads = 1024;
 inline constexpr int kBins = 2048;
+inline constexpr int kListed = kBins;  // tokens that can be collected
 inline constexpr unsigned long long kWholeRow = ~0ull;
 inline constexpr uint32_t kNoLogit = 0xff800000u;  // upper word of the key of -infinity; NaN comes after it
 
 struct SelectMemory {
   unsigned long long bins[kBins];
+  unsigned long long list[kListed];  // keys
   unsigned long long warps[kSelectThreads / 32];
   unsigned long long taken;
   int bin;
   unsigned long long last;
   int listed;
-  int32_t tokens[kDeviceTop];
 };
 
 // One row as the selection sees it.
@@ -172,52 +174,173 @@ __device__ __forceinline__ unsigned long long first_of_order(const RowView& row,
   return block_min<kSelectThreads>(first, memory.warps);
 }
 
-// top-k, then top-p over what it leaves.
-__device__ __forceinline__ unsigned long long select_cutoff(const RowView& row, const DeviceDraw& draw,
-                                                            unsigned long long first, SelectMemory& memory) {
-  unsigned long long cutoff = kWholeRow;
-  if (draw.top_k > 0 && draw.top_k < row.vocab) {
-    cutoff = select_prefix(row, CountEach{}, static_cast<unsigned long long>(draw.top_k), first, cutoff, memory);
-  }
-  if (draw.top_p < 1.0f) {
-    const NucleusWeight weight{logit_of_key(first)};
-    unsigned long long total = 0;
-    for (int i = threadIdx.x; i < row.vocab; i += kSelectThreads) {
-      if (row.key(i) <= cutoff) total += weight(row.logit(i));
+// ---- By collecting --------------------------------------------------------------------------------------------------
+
+// Sorts the list by bitonic merges: two keys a thread at most. Ends with a barrier.
+__device__ __forceinline__ void sort_list(int count, SelectMemory& memory) {
+  int size = 2;
+  while (size < count) size *= 2;
+  for (int i = count + static_cast<int>(threadIdx.x); i < size; i += kSelectThreads) memory.list[i] = kWholeRow;
+  __syncthreads();
+  for (int run = 2; run <= size; run *= 2) {
+    for (int step = run / 2; step > 0; step /= 2) {
+      const int i = 2 * static_cast<int>(threadIdx.x) - static_cast<int>(threadIdx.x) % step, j = i + step;
+      if (j < size) {
+        const unsigned long long a = memory.list[i], b = memory.list[j];
+        if ((a > b) == ((i & run) == 0)) memory.list[i] = b, memory.list[j] = a;
+      }
+      __syncthreads();
     }
-    total = block_sum(total, memory);
-    const unsigned long long needed = numerics::top_p_threshold(draw.top_p, total);
-    cutoff = select_prefix(row, weight, needed, first, cutoff, memory);
   }
-  return cutoff;
 }
 
-// The first `draw.top` tokens of the order of raw logits into `drawn`.
-__device__ __forceinline__ void list_top(const RowView& row, int top, unsigned long long first, SelectMemory& memory,
-                                         DeviceDrawn& drawn) {
-  top = min(top, kDeviceTop);
-  const unsigned long long last =
-      select_prefix(row, CountEach{}, static_cast<unsigned long long>(top), first, kWholeRow, memory);
+// memory.list: the keys of the tokens whose logit is at least `least` (and above -infinity), in order; their number, or
+// -1 where there is no room. Every such token has a raw logit of at least `least_raw`.
+__device__ __forceinline__ int collect(const RowView& row, float least_raw, float least, SelectMemory& memory) {
+  __syncthreads();
+  if (threadIdx.x == 0) memory.listed = 0;
+  __syncthreads();
+#pragma unroll 8
+  for (int i = threadIdx.x; i < row.vocab; i += kSelectThreads) {
+    const float raw = row.logits[i];
+    if (!(raw >= least_raw)) continue;
+    const float logit = after_temperature(raw, row.temperature);
+    if (!(logit >= least) || logit == numerics::kMinusInfinity) continue;
+    const int place = shared_count_one(&memory.listed);
+    if (place < kListed) memory.list[place] = numerics::order_key(logit, static_cast<uint32_t>(i));
+  }
+  __syncthreads();
+  const int count = memory.listed;
+  if (count > kListed) return -1;
+  sort_list(count, memory);
+  return count;
+}
+
+// The same for the tokens with keys up to `last`, which have room.
+__device__ __forceinline__ int collect_up_to(const RowView& row, unsigned long long last, SelectMemory& memory) {
+  __syncthreads();
   if (threadIdx.x == 0) memory.listed = 0;
   __syncthreads();
   for (int i = threadIdx.x; i < row.vocab; i += kSelectThreads) {
     const unsigned long long key = row.key(i);
     if (key > last || static_cast<uint32_t>(key >> 32) >= kNoLogit) continue;
-    memory.tokens[shared_count_one(&memory.listed)] = i;
+    memory.list[shared_count_one(&memory.listed)] = key;
   }
   __syncthreads();
+  const int count = memory.listed;
+  sort_list(count, memory);
+  return count;
+}
+
+// A raw logit that is surely no larger than any whose quotient reaches that of `raw`: some units of the last place
+// lower, of the quotient where that is subnormal.
+__device__ __forceinline__ float below(float raw, float temperature) {
+  return temperature == 1.0f ? raw : raw - fabsf(raw) * 0x1p-20f - temperature * 0x1p-147f;
+}
+
+// The first `wanted` tokens of the order, or more, into memory.list: their number (fewer where the row has fewer), or
+// -1. maxima: the largest raw logits of disjoint parts of the row, so that the wanted-th of them bounds the wanted-th
+// of all.
+__device__ __forceinline__ int collect_first(const RowView& row, const float* maxima, int maxima_count, int wanted,
+                                             unsigned long long raw_first, SelectMemory& memory) {
+  if (wanted > kListed) return -1;
+  const RowView parts{maxima, maxima_count, 1.0f};
+  const unsigned long long bound = select_prefix(parts, CountEach{}, static_cast<unsigned long long>(wanted),
+                                                 raw_first & 0xffffffff00000000ull, kWholeRow, memory);
+  const float raw = bound == kWholeRow ? numerics::kMinusInfinity : logit_of_key(bound);
+  return collect(row, below(raw, row.temperature), after_temperature(raw, row.temperature), memory);
+}
+
+// The key of the last token of the shortest prefix of the first `count` in memory.list that weighs `needed`; kWholeRow
+// where all of them weigh less.
+__device__ __forceinline__ unsigned long long cut_list(const NucleusWeight& weight, int count,
+                                                       unsigned long long needed, SelectMemory& memory) {
+  for (int i = threadIdx.x; i < kBins; i += kSelectThreads) {
+    memory.bins[i] = i < count ? weight(logit_of_key(memory.list[i])) : 0;
+  }
+  __syncthreads();
+  find_bin(memory, 0, needed);
+  return memory.bin < 0 ? kWholeRow : memory.list[memory.bin];
+}
+
+// What a row hands to its selection.
+struct Selection {
+  const float* maxima;
+  int maxima_count;
+  unsigned long long raw_first;  // key of the row's first token by raw logits
+  unsigned long long weights;    // of all tokens, for top-p without top-k
+};
+
+// top-k, then top-p over what it leaves, by collecting. False: there are too many.
+__device__ __forceinline__ bool cut_by_list(const RowView& row, const DeviceDraw& draw, const Selection& given,
+                                            unsigned long long& first, unsigned long long& cutoff,
+                                            SelectMemory& memory) {
+  const float max = after_temperature(logit_of_key(given.raw_first), row.temperature);
+  const NucleusWeight weight{max};
+  if (cuts_count(draw, row.vocab)) {
+    const int found = collect_first(row, given.maxima, given.maxima_count, draw.top_k, given.raw_first, memory);
+    if (found < 0) return false;
+    const int kept = min(found, draw.top_k);
+    first = memory.list[0];
+    cutoff = kept < draw.top_k ? kWholeRow : memory.list[kept - 1];
+    if (!cuts_weight(draw)) return true;
+    unsigned long long total = 0;
+    for (int i = threadIdx.x; i < kept; i += kSelectThreads) total += weight(logit_of_key(memory.list[i]));
+    total = block_sum(total, memory);
+    cutoff = cut_list(weight, kept, numerics::top_p_threshold(draw.top_p, total), memory);
+    return true;
+  }
+  // Tokens near the largest usually weigh enough; those at 23 below it weigh nothing.
+  const unsigned long long needed = numerics::top_p_threshold(draw.top_p, given.weights);
+  for (float distance = 3.0f; distance < 25.0f; distance *= 2.0f) {
+    const float least = numerics::sub_f32(max, distance);
+    const int found = collect(row, below(least * row.temperature, row.temperature), least, memory);
+    if (found < 0) return false;
+    first = memory.list[0];
+    cutoff = cut_list(weight, found, needed, memory);
+    if (cutoff != kWholeRow) return true;
+  }
+  return false;
+}
+
+// The same, whatever comes.
+__device__ __forceinline__ void cut_row(const RowView& row, const DeviceDraw& draw, const Selection& given,
+                                        unsigned long long& first, unsigned long long& cutoff, SelectMemory& memory) {
+  if (cut_by_list(row, draw, given, first, cutoff, memory)) return;
+  __syncthreads();
+  first = first_of_order(row, memory);
+  cutoff = kWholeRow;
+  unsigned long long weights = given.weights;
+  const NucleusWeight weight{logit_of_key(first)};
+  if (cuts_count(draw, row.vocab)) {
+    cutoff = select_prefix(row, CountEach{}, static_cast<unsigned long long>(draw.top_k), first, cutoff, memory);
+    if (!cuts_weight(draw)) return;
+    weights = 0;
+    for (int i = threadIdx.x; i < row.vocab; i += kSelectThreads) {
+      if (row.key(i) <= cutoff) weights += weight(row.logit(i));
+    }
+    weights = block_sum(weights, memory);
+  }
+  cutoff = select_prefix(row, weight, numerics::top_p_threshold(draw.top_p, weights), first, cutoff, memory);
+}
+
+// The first `top` tokens of the order of raw logits into `drawn`.
+__device__ __forceinline__ void list_top(const RowView& row, int top, const Selection& given, SelectMemory& memory,
+                                         DeviceDrawn& drawn) {
+  top = min(top, kDeviceTop);
+  int found = collect_first(row, given.maxima, given.maxima_count, top, given.raw_first, memory);
+  if (found < 0) {
+    // Too many share the last logit: only those up to the last key are wanted, and they have room.
+    const unsigned long long last =
+        select_prefix(row, CountEach{}, static_cast<unsigned long long>(top), given.raw_first, kWholeRow, memory);
+    found = collect_up_to(row, last, memory);
+  }
   const int i = threadIdx.x;
   if (i >= kDeviceTop) return;
-  if (i >= memory.listed) {
-    drawn.top_tokens[i] = -1;
-    drawn.top_logits[i] = numerics::kMinusInfinity;
-    return;
-  }
-  const unsigned long long key = row.key(memory.tokens[i]);
-  int place = 0;
-  for (int j = 0; j < memory.listed; ++j) place += row.key(memory.tokens[j]) < key;
-  drawn.top_tokens[place] = memory.tokens[i];
-  drawn.top_logits[place] = row.logits[memory.tokens[i]];
+  const bool listed = i < min(found, top);
+  const uint32_t token = listed ? numerics::token_of_key(memory.list[i]) : 0;
+  drawn.top_tokens[i] = listed ? static_cast<int32_t>(token) : -1;
+  drawn.top_logits[i] = listed ? row.logits[token] : numerics::kMinusInfinity;
 }
 
 }  // namespace eadem::kernels::cuda
