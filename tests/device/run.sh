@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Checks and measures the CUDA backend on a machine with a GPU and no network. `./dev device-bundle` makes the folder
+# that this lies in. Stages can be called one by one; each writes OUT/STAGE*.json and .log, and says how it ended.
+#
+#   ./run.sh [STAGE ...]      stages: info ops engine model receipts accept sanitize speed bench; all of them: all
+#
+# OUT (or OUT_DIR): where results go [./out]. EADEM_SECONDS: most seconds of a stage's program [600].
+set -u
+cd "$(dirname "$(readlink -f "$0")")"
+out=${OUT:-${OUT_DIR:-$PWD/out}}
+limit=${EADEM_SECONDS:-600}
+mkdir -p "$out"
+export EADEM_CACHE=$PWD/cache
+failed=0
+
+# go NAME COMMAND...: its output to NAME.log, what of it is JSON to NAME.json.
+go() {
+  local name=$1 status
+  shift
+  timeout "$limit" "$@" >"$out/$name.log" 2>&1
+  status=$?
+  grep -E '^[{[]' "$out/$name.log" >"$out/$name.json" || true
+  [ $status = 0 ] || failed=1
+  printf '%-28s %s\n' "$name" "$([ $status = 0 ] && echo passed || echo "FAILED ($status)")"
+  return $status
+}
+
+# Everything here is gzipped where it is large: a program, a test, a part of a model.
+unpack() {
+  local file
+  for file in bin/*.gz; do [ -e "$file" ] && gunzip -f "$file" && chmod +x "${file%.gz}"; done
+  if [ ! -s model.gguf ] && ls model.part-* >/dev/null 2>&1; then cat model.part-* >model.gguf; fi
+}
+
+stage_info() {
+  go info bin/eadem info --json
+  nvidia-smi >"$out/nvidia-smi.log" 2>&1 || true
+}
+
+# Each op against this machine's kernels, byte by byte.
+stage_ops() {
+  local test
+  for test in bin/test_*; do go "ops-${test##*/}" "$test" --gtest_brief=1; done
+}
+
+# Whole answers of random models in many shapes, all numerics.
+stage_engine() { go engine bin/engine_equality --seconds "$limit"; }
+
+questions() {
+  local i
+  for i in $(seq 0 19); do
+    printf '{"id":"q%d","prompt":"%s %d.","max_tokens":64,"temperature":%s,"seed":%d,"logprobs":%d,"ignore_eos":true}\n' \
+      "$i" "Tell me something about the number" "$i" "$([ $((i % 2)) = 0 ] && echo 0 || echo 0.9)" "$i" $((i % 4))
+  done
+}
+
+have_model() { [ -s model.gguf ] || { echo "model: no parts of a model in this bundle"; return 1; }; }
+
+# 20 prompts, greedy and drawn, 64 tokens each, on both; tokens, logprobs, keys and values.
+stage_model() {
+  have_model || return 0
+  local numerics device
+  questions >"$out/questions.jsonl"
+  for numerics in mma16 fma32 int8; do
+    for device in cpu cuda; do
+      rm -f "$out/answers-$numerics-$device.jsonl"
+      go "model-$numerics-$device" bin/eadem generate -m model.gguf --numerics $numerics --device $device \
+        --in "$out/questions.jsonl" --out "$out/answers-$numerics-$device.jsonl" --kv-hash
+    done
+    go "model-$numerics-diff" bin/eadem diff "$out/answers-$numerics-cpu.jsonl" "$out/answers-$numerics-cuda.jsonl"
+  done
+}
+
+# A receipt of either is verified by the other.
+stage_receipts() {
+  have_model || return 0
+  [ -s "$out/signer.key" ] || go receipts-key bin/eadem keygen --out "$out/signer.key"
+  questions | head -n 6 >"$out/signed-questions.jsonl"
+  local device other
+  for device in cpu cuda; do
+    other=$([ $device = cpu ] && echo cuda || echo cpu)
+    rm -f "$out/signed-$device.jsonl" "$out/receipts-$device.jsonl"
+    go "receipts-$device" bin/eadem generate -m model.gguf --numerics mma16 --device $device --key "$out/signer.key" \
+      --in "$out/signed-questions.jsonl" --out "$out/signed-$device.jsonl" --receipt "$out/receipts-$device.jsonl"
+    go "receipts-$device-on-$other" bin/eadem verify -m model.gguf --numerics mma16 --device $other \
+      "$out/receipts-$device.jsonl" --key "$out/signer.key.pub"
+  done
+}
+
+stage_accept() {
+  have_model || return 0
+  go accept bin/eadem accept -m model.gguf --device cuda --matrix quick --out "$out/accept"
+}
+
+stage_sanitize() {
+  local sanitizer
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -n1)
+  [ -n "$sanitizer" ] || { echo "sanitize: there is no compute-sanitizer here"; return 0; }
+  go sanitize-memcheck "$sanitizer" --tool memcheck --error-exitcode 9 bin/engine_equality --only "odd mma16"
+  go sanitize-racecheck "$sanitizer" --tool racecheck --error-exitcode 9 bin/engine_equality --only "odd mma16"
+}
+
+# Whole steps of a model in Qwen3-8B's shape, made on the spot (16 GB in TMPDIR).
+stage_speed() {
+  local folder=${TMPDIR:-/tmp}
+  go speed bin/engine_speed --folder "$folder"
+  rm -rf "$folder/qwen3-8b-36"
+}
+
+stage_bench() {
+  local bench
+  for bench in bin/bench_*; do [ -x "$bench" ] && go "${bench##*/}" "$bench" "$out/${bench##*/}.results.json"; done
+}
+
+unpack
+[ $# -gt 0 ] || { sed -n '2,9p' "$0"; exit 2; }
+[ "$1" != all ] || set -- info ops engine model receipts accept sanitize speed bench
+for stage in "$@"; do
+  declare -F "stage_$stage" >/dev/null || { echo "run.sh: no stage '$stage'"; exit 2; }
+  "stage_$stage"
+done
+exit $failed
