@@ -1,6 +1,6 @@
 // fma32 linear layers by AMX tiles, over the panels of cpu/linear_chain.h, whose leaves of 1 KiB are tiles as they lie.
 //
-// Up to 16 rows, four panels at a time stream past a tile of rows. More rows are blocks of 32 by two panels: four sums,
+// From 3 to 16 rows, four panels at a time stream past a tile of rows. More rows are blocks of 32 by two panels: four sums,
 // each loaded tile used twice. Either way a weight is read from memory once: a panel pair stays in the caches while the
 // rows of the call pass.
 #pragma once
@@ -14,6 +14,8 @@ namespace {
 
 inline constexpr size_t kLeafBytes = operand_panel_bytes(numerics::kLeaf);
 inline constexpr int kStreamPanels = 4;
+// Fewer rows than this are left to FMA, over the same panels: it reads weights 6 to 8 % faster than tiles do.
+inline constexpr int kTileFma32Rows = 3;
 inline constexpr int kSquareRows = 2 * kTileRows;
 inline constexpr int kSums = kSquareRows * 2 * kPanel;  // floats of a block's sums, of one shard
 static_assert(kSums == kTileRows * kStreamPanels * kPanel);
@@ -181,7 +183,7 @@ EADEM_FN void tile_fma32(const LinearCall& call, const LinearTile& tile) {
 
 EADEM_FN void tile_linear(const LinearCall& call, const LinearTile& tile) {
   const LinearShape& s = *call.shape;
-  if (s.numerics == Numerics::kFma32) {
+  if (s.numerics == Numerics::kFma32 && tile.row_end - tile.row_begin >= kTileFma32Rows) {
     count_call();
     tile_fma32(call, tile);
   } else if (s.numerics == Numerics::kInt8 && tiles_take(s, tile.row_end - tile.row_begin)) {
