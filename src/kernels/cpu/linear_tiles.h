@@ -1,8 +1,8 @@
 // fma32 linear layers by AMX tiles, over the panels of cpu/linear_chain.h, whose leaves of 1 KiB are tiles as they lie.
 //
-// From 3 to 16 rows, four panels at a time stream past a tile of rows. More rows are blocks of 32 by two panels: four sums,
-// each loaded tile used twice. Either way a weight is read from memory once: a panel pair stays in the caches while the
-// rows of the call pass.
+// From 3 to 16 rows, four panels at a time stream past a tile of rows. More rows are blocks of 32 by two panels: four
+// sums, each loaded tile used twice. Either way a weight is read from memory once: a panel pair stays in the caches
+// while the rows of the call pass.
 #pragma once
 
 #include "kernels/cpu/linear.h"
