@@ -1,6 +1,7 @@
-// Linear layers of the CUDA device beside cuBLAS in the same run, at Qwen3-8B's shapes: bench_cuda_linear LIBCUBLAS
-// OUT.json [plans]. Each kernel runs 24 times (the head 6) in a graph, over copies of the weights that do not fit the second-level
-// cache together; the median of seven replays counts. `plans`: every legal plan, not the chosen one alone.
+// Linear layers of the CUDA device beside cuBLAS in the same run, at Qwen3-8B's shapes:
+//   bench_cuda_linear LIBCUBLAS OUT.json [plans]
+// Each kernel runs 24 times (the head 6) in a graph, over copies of the weights that do not fit the second-level cache
+// together; the median of seven replays counts. `plans`: every legal plan for up to 64 rows, not the chosen one alone.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
@@ -164,7 +165,7 @@ class Bench {
       scratch_ = device_bytes(linear_scratch_bytes(shape, most) + 256);
       with_weights(linear_bytes(shape), numerics != Numerics::kInt8, [&](const auto& weights) {
         for (size_t i = 0; i < rows.size(); ++i) {
-          if (numerics == Numerics::kFma32 && rows[i] > 16) continue;
+          if (numerics == Numerics::kFma32 && rows[i] > 8) continue;
           measure(c, shape, weights, rows[i], peer[i]);
         }
       });

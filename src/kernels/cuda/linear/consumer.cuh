@@ -1,6 +1,6 @@
-// What the consumers of stream.cuh share: shards joined in a CTA and in a cluster, and outputs. A consumer's fragment of
-// sums is that of the tensor cores' instructions for 16 outputs a warp: d[4 j + 2 h + i] is output lane / 4 + 8 h of the
-// warp's, row 8 j + 2 (lane % 4) + i of the block.
+// What the consumers of stream.cuh share: shards joined in a CTA and in a cluster, and outputs. A consumer's fragment
+// of sums is that of the tensor cores' instructions for 16 outputs a warp: d[4 j + 2 h + i] is output lane / 4 + 8 h of
+// the warp's, row 8 j + 2 (lane % 4) + i of the block.
 #pragma once
 
 #include "kernels/cuda/linear/stream.cuh"

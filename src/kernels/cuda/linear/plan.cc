@@ -39,25 +39,52 @@ std::vector<LinearPlan> plans_of(const LinearShape& s, int rows) {
   return plans;
 }
 
-// What the busiest processor reads, in bytes of weights; activations come from the second-level cache, at half price.
-double busiest_bytes(const LinearShape& s, const LinearPlan& p, int processors) {
-  const int items = ceil_div(s.n, p.item_outputs());
-  const double k_bytes = static_cast<double>(k_tiles(s)) / p.split * kTileRowBytes;
-  return ceil_div(items * p.split, processors) * k_bytes * (p.item_outputs() + 0.5 * p.rows);
+constexpr int kResidents = 2;
+
+// The fewest outputs, in steps of 16 between the limits, with which `ctas` CTAs take all n at once.
+int outputs_for(int n, int ctas, int least, int most) {
+  return std::clamp((ceil_div(n, std::max(1, ctas)) + 15) / 16 * 16, least, most);
+}
+
+// Row-parallel layers: clusters of four share out the shards, as many as come up at once. The processors of a GPC hold
+// whole clusters only: 30 of four on 132 processors.
+LinearPlan plan_rows_parallel(const LinearShape& s, int block, int processors) {
+  const int split = std::min(4, s.shards), clusters = kResidents * processors * 10 / 11 / split;
+  return {block, 0, outputs_for(s.n, clusters, 16, 128), split, kResidents};
+}
+
+// Column-parallel layers: one chain over all of k. Few rows go through warps; more through warpgroups, which read the
+// activations from shared memory once for 64 outputs.
+LinearPlan plan_columns(const LinearShape& s, int block, int processors) {
+  const bool mma16 = s.numerics == Numerics::kMma16;
+  LinearPlan plan{block, 0, outputs_for(s.n, kResidents * processors, 16, 128), 1, kResidents};
+  if (block > (mma16 ? 16 : 32) && plan.outputs >= 32) {
+    const int outputs = std::max(plan.outputs, 64);
+    plan.warpgroups = outputs > 64 ? 2 : 1;
+    plan.outputs = outputs / plan.warpgroups;
+  }
+  // A CTA alone has the deeper ring: where no second one comes anyway, and (mma16) where CTAs walk over many items.
+  const int items = ceil_div(s.n, plan.item_outputs());
+  const bool few = plan.warpgroups > 0 && items <= processors, many = mma16 && items > kResidents * processors;
+  if (few || many) plan.residents = 1;
+  return plan;
 }
 
 }  // namespace
 
 LinearPlan plan_linear(const LinearShape& shape, int rows, int processors) {
-  LinearPlan best;
-  double least = 0.0;
-  for (const LinearPlan& plan : plans_of(shape, block_rows(shape, rows))) {
-    const double bytes = busiest_bytes(shape, plan, processors);
-    if (least > 0.0 && bytes >= least) continue;
-    best = plan;
-    least = bytes;
+  const int block = block_rows(shape, rows);
+  LinearPlan plan;
+  if (shape.numerics == Numerics::kFma32) {
+    const bool many = block < 8 && shape.n > 128 * kResidents * processors;
+    plan = {block, 0, outputs_for(shape.n, kResidents * processors, 32, many ? 64 : 48), 1, kResidents};
+  } else if (shape.shards > 1) {
+    plan = plan_rows_parallel(shape, block, processors);
+  } else {
+    plan = plan_columns(shape, block, processors);
   }
-  return best;
+  if (!legal(shape, plan)) plan.residents = 1;
+  return plan;
 }
 
 std::vector<LinearPlan> legal_linear_plans(const LinearShape& shape) {

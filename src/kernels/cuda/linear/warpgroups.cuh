@@ -1,5 +1,5 @@
-// Chains by wgmma: a warpgroup evaluates its outputs as the 64 rows of A (fewer: the rest is thrown away) for a block of
-// 8, 16, 32 or 64 rows of activations. wgmma's bits are those of numerics/mma16.h for every tile shape.
+// Chains by wgmma: a warpgroup evaluates its outputs as the 64 rows of A (fewer: the rest is thrown away) for a block
+// of 8, 16, 32 or 64 rows of activations. wgmma's bits are those of numerics/mma16.h for every tile shape.
 #pragma once
 
 #include "kernels/cuda/linear/consumer.cuh"
