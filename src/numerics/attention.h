@@ -70,11 +70,14 @@ struct MergeFactors {
   float m, e1, e2;  // T = fma(T, e1, O * e2); L = fma(L, e1, l * e2)
 };
 
+// One of the two: of what was summed under `m`, when `next` is the larger reference.
+EADEM_FN float merge_factor(float m, float next, float c) {
+  return m == next ? 1.0f : exp2_full(mul_f32(sub_f32(m, next), c));
+}
+
 EADEM_FN MergeFactors merge_factors(float big_m, float m, float c) {
   const float next = big_m > m ? big_m : m;
-  const float e1 = big_m == next ? 1.0f : exp2_full(mul_f32(sub_f32(big_m, next), c));
-  const float e2 = m == next ? 1.0f : exp2_full(mul_f32(sub_f32(m, next), c));
-  return {next, e1, e2};
+  return {next, merge_factor(big_m, next, c), merge_factor(m, next, c)};
 }
 
 EADEM_FN float merge(float sum, float e1, float part, float e2) { return fma_f32(sum, e1, mul_f32(part, e2)); }

@@ -93,6 +93,7 @@ void attention_prefill(cudaStream_t stream, const AttentionShape& shape, const D
   args.head_size = shape.head_size;
   args.window = static_cast<int>(std::min<int64_t>(shape.window, 1 << 30));
   args.c = shape.c;
+  args.inverse_c = 1.0f / shape.c;
   const std::vector<Piece> pieces = pieces_of(shape, runs, run_count, prefill_rows(head));
   for (size_t from = 0; from < pieces.size();) {
     from = fill(args, pieces, from);

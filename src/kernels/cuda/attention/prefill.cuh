@@ -15,10 +15,10 @@
 namespace eadem::kernels::cuda {
 
 // kTiles_: column tiles of 64 of a head; kGroups_: warpgroups of 64 rows; kKeys_, kValues_: stages of K and of V.
-template <int kTiles_, int kGroups_, int kKeys_, int kValues_, bool kTotalShared_>
+template <int kTiles_, int kGroups_, int kKeys_, int kValues_, bool kTotalShared_, bool kMergeFirst_, bool kLate_>
 struct PrefillLayout {
   static constexpr int kTiles = kTiles_, kGroups = kGroups_, kKeys = kKeys_, kValues = kValues_;
-  static constexpr bool kTotalShared = kTotalShared_;
+  static constexpr bool kTotalShared = kTotalShared_, kMergeFirst = kMergeFirst_, kLate = kLate_;
   static constexpr int kHead = 64 * kTiles, kRegisters = kHead / 2, kImage = kTiles * kKvTileBytes;
   static constexpr int kThreads = (kGroups + 1) * 128;
   static constexpr int kTotalBytes = 64 * kHead * 4;  // of a warpgroup
@@ -139,8 +139,8 @@ struct PrefillProducer {
 
 // Magnitude up to which a score neither moves the reference m nor is too far for a weight; on the safe side, so that
 // rounding in the exact tests cannot matter.
-EADEM_DEVICE float quiet_limit(float m, float c) {
-  const float mc = m * c, t = fminf(mc + 7.9375f, 49.0f - mc) / c;
+EADEM_DEVICE float quiet_limit(float m, float c, float inverse_c) {
+  const float mc = m * c, t = fminf(mc + 7.9375f, 49.0f - mc) * inverse_c;
   return t - fabsf(t) * 0x1p-16f;
 }
 
@@ -150,16 +150,14 @@ struct PrefillRow {
   float total_m = numerics::kMinusInfinity, total_l = 0.0f;
   float quiet = numerics::kMinusInfinity;
   float a = 1.0f;  // what the block does to O and l
-  bool bad = false;
 
   EADEM_DEVICE bool moved_by(float largest, float c) const { return numerics::next_reference(m, largest, c) != m; }
-  EADEM_DEVICE bool move(float largest, float c) {
+  EADEM_DEVICE bool move(float largest, float c, float inverse_c) {
     const float next = numerics::next_reference(m, largest, c);
     a = numerics::rescale_factor(m, next, c);
     if (next == m) return false;
     m = next;
-    quiet = quiet_limit(m, c);
-    bad |= !(fabsf(numerics::mul_f32(m, c)) <= numerics::kScoreLimit);
+    quiet = quiet_limit(m, c, inverse_c);
     return true;
   }
 };
@@ -187,26 +185,27 @@ struct PrefillConsumer {
   static constexpr int kRegisters = T::kRegisters;
 
   const PrefillArgs& a;
-  int group, thread, line, quad;  // line: row of the warp's upper eight
+  int group, thread;
   uint32_t q_low, k_low, v_low;   // descriptors of Q and of the stages at hand
-  int key_stage = 0, key_parity = 0, value_stage = 0, value_parity = 0;
+  int key_stage = 0, value_stage = 0;
+  uint32_t parities = 0;  // of the stages of K (1), of V (2), and of Q (4)
   float o[kRegisters], s[32];
   uint32_t p[16];
   PrefillRow upper, lower;
-  bool have_total = false;
+  int work = 0;
 
   static constexpr uint32_t kKLow = T::kK >> 4 | 1u << 16;
   static constexpr uint32_t kVLow = T::kV >> 4 | static_cast<uint32_t>(kKvTileBytes >> 4) << 16;
 
   EADEM_DEVICE PrefillConsumer(const PrefillArgs& args, int warpgroup)
-      : a(args), group(warpgroup), thread(threadIdx.x % 128), line(thread % 32 / 4), quad(thread % 4) {
+      : a(args), group(warpgroup), thread(threadIdx.x % 128) {
     q_low = __shfl_sync(~0u, (T::kQ + group * T::kImage) >> 4 | 1u << 16, 0);
     k_low = __shfl_sync(~0u, kKLow, 0);
     v_low = __shfl_sync(~0u, kVLow, 0);
   }
 
   EADEM_DEVICE void scores() {
-    barrier_wait(T::kKFull + 8 * key_stage, key_parity);
+    barrier_wait(T::kKFull + 8 * key_stage, parities & 1);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < T::kHead / 16; ++k) {
@@ -216,7 +215,7 @@ struct PrefillConsumer {
     wgmma_commit();
   }
   EADEM_DEVICE void add_values() {
-    barrier_wait(T::kVFull + 8 * value_stage, value_parity);
+    barrier_wait(T::kVFull + 8 * value_stage, parities >> 1 & 1);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -226,22 +225,22 @@ struct PrefillConsumer {
   }
   EADEM_DEVICE void skip_keys(int count) {
     key_stage += count;
-    while (key_stage >= T::kKeys) key_stage -= T::kKeys, key_parity ^= 1;
+    while (key_stage >= T::kKeys) key_stage -= T::kKeys, parities ^= 1;
     k_low = __shfl_sync(~0u, kKLow + key_stage * (T::kImage >> 4), 0);
   }
   EADEM_DEVICE void skip_values(int count) {
     value_stage += count;
-    while (value_stage >= T::kValues) value_stage -= T::kValues, value_parity ^= 1;
+    while (value_stage >= T::kValues) value_stage -= T::kValues, parities ^= 2;
     v_low = __shfl_sync(~0u, kVLow + value_stage * (T::kImage >> 4), 0);
   }
   EADEM_DEVICE void release_keys() {
     if (thread % 32 == 0) barrier_arrive(T::kKEmpty + 8 * key_stage);
-    if (++key_stage == T::kKeys) key_stage = 0, key_parity ^= 1;
+    if (++key_stage == T::kKeys) key_stage = 0, parities ^= 1;
     k_low = __shfl_sync(~0u, kKLow + key_stage * (T::kImage >> 4), 0);
   }
   EADEM_DEVICE void release_values() {
     if (thread % 32 == 0) barrier_arrive(T::kVEmpty + 8 * value_stage);
-    if (++value_stage == T::kValues) value_stage = 0, value_parity ^= 1;
+    if (++value_stage == T::kValues) value_stage = 0, parities ^= 2;
     v_low = __shfl_sync(~0u, kVLow + value_stage * (T::kImage >> 4), 0);
   }
 
@@ -267,6 +266,13 @@ struct PrefillConsumer {
     const int loud = static_cast<int>(!(fmaxf(u, v) <= upper.quiet)) | static_cast<int>(!(fmaxf(l, w) <= lower.quiet));
     return !__any_sync(~0u, loud);
   }
+  // A row whose reference passed its limit has no result.
+  EADEM_DEVICE void flag_past_limit(float m, int below) const {
+    if (fabsf(numerics::mul_f32(m, a.c)) <= numerics::kScoreLimit) return;
+    const PrefillWork w = work_of(a, work, 64 * T::kGroups);
+    const int row = w.row + 64 * group + upper_line() + below;
+    if (row < w.run.rows) a.bad[w.run.row_begin + row] = true;
+  }
   // Moves the references and rescales O (P V of the block before must be complete). Lanes exchange their maxima only
   // where some lane's passes its row's reference.
   struct Moved {
@@ -275,7 +281,9 @@ struct PrefillConsumer {
   EADEM_DEVICE Moved move_references(float2 x) {
     upper.a = lower.a = 1.0f;
     if (!__any_sync(~0u, upper.moved_by(x.x, a.c) || lower.moved_by(x.y, a.c))) return {false, false};
-    const bool up = upper.move(quad_max(x.x), a.c), low = lower.move(quad_max(x.y), a.c);
+    const bool up = upper.move(quad_max(x.x), a.c, a.inverse_c), low = lower.move(quad_max(x.y), a.c, a.inverse_c);
+    if (up) flag_past_limit(upper.m, 0);
+    if (low) flag_past_limit(lower.m, 8);
     return {static_cast<bool>(__any_sync(~0u, up)), static_cast<bool>(__any_sync(~0u, low))};
   }
   EADEM_DEVICE void rescale(Moved moved) {
@@ -300,8 +308,8 @@ struct PrefillConsumer {
       s[i] = kFar ? numerics::key_weight(s[i], a.c, shift) : numerics::exp2p(numerics::fma_f32(s[i], a.c, shift));
     }
   }
-  // Where the row at distance `far` from the block's first key (less this lane's columns) does not see.
-  EADEM_DEVICE bool hidden(int column, int far) const { return column > far || column <= far - a.window; }
+  // Scores or weights of the keys that a row does not see. upper_far: the upper row's distance to the block's first key,
+  // less this lane's columns.
   EADEM_DEVICE void hide(int upper_far, float with) {
     const int reach = a.window == 0 ? 1 << 30 : a.window, lower_far = upper_far + 8;
 #pragma unroll
@@ -336,14 +344,16 @@ struct PrefillConsumer {
   EADEM_DEVICE void soften(int upper_far, bool pending) {
     if constexpr (kMasked) hide(upper_far, numerics::kMinusInfinity);
     if (!kMasked && all_quiet()) {
-      values_done(pending);
+      if (!T::kLate) values_done(pending);
       upper.a = lower.a = 1.0f;
       weigh<false>();
+      if (T::kLate) values_done(pending);
     } else {
       const Moved moved = move_references(largest());
+      if (T::kLate) weigh<true>();
       values_done(pending);
       rescale(moved);
-      weigh<true>();
+      if (!T::kLate) weigh<true>();
     }
     if constexpr (kMasked) hide(upper_far, 0.0f);
     add_to_l();
@@ -369,24 +379,34 @@ struct PrefillConsumer {
   // last. A split that shows a row no key (m = -inf, l = O = 0) changes nothing: its factor meets zeros only.
   EADEM_DEVICE void merge(bool last) {
     upper.l = quad_sum(upper.l), lower.l = quad_sum(lower.l);
-    if (!have_total) {
+    const bool have_total = upper.total_m != numerics::kMinusInfinity || lower.total_m != numerics::kMinusInfinity;
+    if (!__any_sync(~0u, have_total)) {
       upper.total_m = upper.m, lower.total_m = lower.m, upper.total_l = upper.l, lower.total_l = lower.l;
     } else {
-      const numerics::MergeFactors u = numerics::merge_factors(upper.total_m, upper.m, a.c);
-      const numerics::MergeFactors l = numerics::merge_factors(lower.total_m, lower.m, a.c);
+      // merge_factors of both rows: each lane of a quad takes one of the four powers.
+      const bool of_part = thread & 1, of_lower = thread & 2;
+      const float mine = of_part ? (of_lower ? lower.m : upper.m) : (of_lower ? lower.total_m : upper.total_m);
+      upper.total_m = upper.total_m > upper.m ? upper.total_m : upper.m;
+      lower.total_m = lower.total_m > lower.m ? lower.total_m : lower.m;
+      const float factor = numerics::merge_factor(mine, of_lower ? lower.total_m : upper.total_m, a.c);
+      const numerics::MergeFactors u = {upper.total_m, __shfl_sync(~0u, factor, 0, 4), __shfl_sync(~0u, factor, 1, 4)};
+      const numerics::MergeFactors l = {lower.total_m, __shfl_sync(~0u, factor, 2, 4), __shfl_sync(~0u, factor, 3, 4)};
 #pragma unroll
-      for (int i = 0; i < kRegisters / 4; ++i) {
-        const float4 t = total(i);
-        o[4 * i] = numerics::merge(t.x, u.e1, o[4 * i], u.e2),
-              o[4 * i + 1] = numerics::merge(t.y, u.e1, o[4 * i + 1], u.e2);
-        o[4 * i + 2] = numerics::merge(t.z, l.e1, o[4 * i + 2], l.e2);
-        o[4 * i + 3] = numerics::merge(t.w, l.e1, o[4 * i + 3], l.e2);
+      for (int i = 0; i < kRegisters; i += 8) {  // few at a time: the scores of the next block hold registers too
+        float4 t[2];
+#pragma unroll
+        for (int j = 0; j < 2; ++j) t[j] = total(i / 4 + j);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          float* d = o + i + 4 * j;
+          d[0] = numerics::merge(t[j].x, u.e1, d[0], u.e2), d[1] = numerics::merge(t[j].y, u.e1, d[1], u.e2);
+          d[2] = numerics::merge(t[j].z, l.e1, d[2], l.e2), d[3] = numerics::merge(t[j].w, l.e1, d[3], l.e2);
+          asm volatile("" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]));
+        }
       }
       upper.total_l = numerics::merge(upper.total_l, u.e1, upper.l, u.e2);
       lower.total_l = numerics::merge(lower.total_l, l.e1, lower.l, l.e2);
-      upper.total_m = u.m, lower.total_m = l.m;
     }
-    have_total = true;
     if (last) return;
 #pragma unroll
     for (int i = 0; i < kRegisters / 4; ++i) set_total(i, o + 4 * i);
@@ -401,15 +421,23 @@ struct PrefillConsumer {
 
   template <bool kMasked>
   EADEM_DEVICE void step(int block, int upper_far) {
-    scores();
-    add_values();
-    const bool border = block % 16 == 0;
-    if (border) {
+    if (T::kMergeFirst && block % 16 == 0) {  // the merge has no registers for scores
+      add_values();
       wgmma_wait<0>();
       pin(o);
       merge(false);
+      scores();
+      wgmma_wait<0>();
     } else {
-      wgmma_wait<1>();
+      scores();
+      add_values();
+      if (!T::kMergeFirst && block % 16 == 0) {
+        wgmma_wait<0>();
+        pin(o);
+        merge(false);
+      } else {
+        wgmma_wait<1>();
+      }
     }
     pin(s);
     release_keys();
@@ -419,10 +447,10 @@ struct PrefillConsumer {
   EADEM_DEVICE void store_row(const PrefillRow& row, int at, int offset, int head) const {
     const float reciprocal = numerics::div_f32(1.0f, row.total_l);
     uint16_t* out = a.out + at * a.out_stride + head * a.head_size;
-    bool bad = row.bad;
+    bool bad = false;
 #pragma unroll
     for (int i = 0; i < kRegisters / 4; ++i) {
-      const int column = 8 * i + 2 * quad;
+      const int column = 8 * i + 2 * (thread % 4);
       const float x = numerics::mul_f32(o[4 * i + offset], reciprocal);
       const float y = numerics::mul_f32(o[4 * i + offset + 1], reciprocal);
       if (column >= a.head_size) break;
@@ -433,7 +461,16 @@ struct PrefillConsumer {
     if (bad) a.bad[at] = true;
   }
 
-  EADEM_DEVICE void tile(const PrefillWork& w) {
+  // The thread's upper row in the warpgroup.
+  EADEM_DEVICE int upper_line() const { return thread / 32 * 16 + thread % 32 / 4; }
+  EADEM_DEVICE void store(const PrefillWork& w) const {
+    const int row = w.row + 64 * group + upper_line();
+    if (row < w.run.rows) store_row(upper, w.run.row_begin + row, 0, w.head);
+    if (row + 8 < w.run.rows) store_row(lower, w.run.row_begin + row + 8, 2, w.head);
+  }
+
+  EADEM_DEVICE void tile() {
+    const PrefillWork w = work_of(a, work, 64 * T::kGroups);
     const int row = w.row + 64 * group;
     const PrefillBlocks of_tile = blocks_of(a, w.run, w.row, 64 * T::kGroups), of_group = blocks_of(a, w.run, row, 64);
     if (of_group.begin == of_group.end) {
@@ -443,13 +480,12 @@ struct PrefillConsumer {
       return;
     }
     const int first = w.run.first_position + row, last = w.run.first_position + min(w.run.rows, row + 64) - 1;
-    const int at = first + thread / 32 * 16 + line - 2 * quad;  // the upper row's position, less the lane's columns
+    const int at = first + upper_line() - thread % 4 * 2;  // the upper row's position, less the lane's columns
     const int plain_begin = a.window == 0 || last < a.window ? 0 : (last - a.window) / 64 + 1;
     const int plain_end = (first + 1) / 64;  // blocks that every row sees whole: [plain_begin, plain_end)
     skip_keys(of_group.begin - of_tile.begin);
     skip_values(of_group.begin - of_tile.begin);
     upper = PrefillRow{}, lower = PrefillRow{};
-    have_total = false;
     begin_split();
     scores();
     wgmma_wait<0>();
@@ -472,20 +508,17 @@ struct PrefillConsumer {
     merge(true);
     skip_keys(of_tile.end - of_group.end);
     skip_values(of_tile.end - of_group.end);
-    const int upper_row = row + thread / 32 * 16 + line;
-    if (upper_row < w.run.rows) store_row(upper, w.run.row_begin + upper_row, 0, w.head);
-    if (upper_row + 8 < w.run.rows) store_row(lower, w.run.row_begin + upper_row + 8, 2, w.head);
+    store(work_of(a, work, 64 * T::kGroups));
   }
 
   EADEM_DEVICE void run() {
 #pragma unroll 1
-    for (int n = 0;; ++n) {
-      barrier_wait(T::kQFull + 8 * group, n & 1);
-      int work;
+    for (;; parities ^= 4) {
+      barrier_wait(T::kQFull + 8 * group, parities >> 2 & 1);
       asm volatile("ld.shared.u32 %0, [%1];" : "=r"(work) : "r"(T::kWork + 4 * group) : "memory");
       work = __shfl_sync(~0u, work, 0);
       if (work < 0) return;
-      tile(work_of(a, work, 64 * T::kGroups));
+      tile();
     }
   }
 };

@@ -31,7 +31,7 @@ struct PrefillArgs {
   float* totals = nullptr;   // where the sums over splits do not fit shared memory
   int heads = 0, group = 0, head_size = 0;
   int window = 0;  // 0: none
-  float c = 0.0f;
+  float c = 0.0f, inverse_c = 0.0f;
   int tile_count = 0;
   PrefillTile tiles[kPrefillTiles];  // longest first
   PrefillRun runs[kPrefillRuns];

@@ -1,0 +1,322 @@
+// The kernels for many rows on a CUDA device, beside their peers in the same process: linear layers in the shapes of
+// Qwen3-8B beside cuBLAS (opened at run time), and attention, whose peer is bench/peers/torch_attention.py.
+//
+//   bench_cuda_prefill linear|attention OUT.json [--reps N] [--rest MICROSECONDS] [--all] [--rows M]
+//
+// Numbers are normal-like, weights and activations of each cell lie in several copies that take turns and together are
+// larger than the L2 cache; batches of the variants alternate; a time is the median. --rest idles before each batch, so
+// that the card is not at its power limit. --all also times every tile that the plan passed over.
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/attention/layout.h"
+#include "kernels/cuda/attention/prefill.h"
+#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/linear/wgmma.h"
+#include "numerics/operand.h"
+
+namespace {
+
+using namespace eadem;
+
+void ok(cudaError_t status) {
+  if (status == cudaSuccess) return;
+  std::fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(status));
+  std::exit(1);
+}
+
+__device__ uint32_t hash_of(uint64_t x) {
+  x ^= x >> 33, x *= 0xff51afd7ed558ccdULL, x ^= x >> 33, x *= 0xc4ceb9fe1a85ec53ULL, x ^= x >> 33;
+  return static_cast<uint32_t>(x);
+}
+
+// The sum of four uniform numbers: close enough to normal for a power draw like a model's.
+__global__ void fill(uint16_t* to, size_t count, uint64_t seed, float scale) {
+  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    float sum = 0.0f;
+    for (int k = 0; k < 4; ++k) sum += static_cast<float>(static_cast<int>(hash_of(4 * i + k + seed))) * 0x1p-31f;
+    to[i] = numerics::bf16_operand(sum * 0.866f * scale);
+  }
+}
+
+uint16_t* operands(size_t count, uint64_t seed, float scale) {
+  uint16_t* data = nullptr;
+  ok(cudaMalloc(&data, count * 2));
+  fill<<<2048, 256>>>(data, count, seed, scale);
+  return data;
+}
+
+struct Options {
+  std::string what, out;
+  int reps = 9, rest = 0, rows = 0;
+  bool all = false;
+};
+
+struct Variant {
+  std::string name;
+  std::function<void(int)> launch;  // of the copy with that number
+  std::vector<float> times;
+  float median() {
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  }
+};
+
+// Microseconds of each variant, batches of about `batch` launches alternating.
+void measure(std::vector<Variant>& variants, int batch, const Options& o) {
+  cudaEvent_t begin, end;
+  ok(cudaEventCreate(&begin));
+  ok(cudaEventCreate(&end));
+  int copy = 0;
+  for (Variant& v : variants) {
+    for (int i = 0; i < 2; ++i) v.launch(copy++);
+  }
+  ok(cudaDeviceSynchronize());
+  for (int rep = 0; rep < o.reps; ++rep) {
+    for (Variant& v : variants) {
+      if (o.rest > 0) usleep(static_cast<unsigned>(o.rest));
+      v.launch(copy++);
+      ok(cudaEventRecord(begin));
+      for (int i = 0; i < batch; ++i) v.launch(copy++);
+      ok(cudaEventRecord(end));
+      ok(cudaEventSynchronize(end));
+      float ms = 0.0f;
+      ok(cudaEventElapsedTime(&ms, begin, end));
+      v.times.push_back(ms * 1e3f / static_cast<float>(batch));
+    }
+  }
+  ok(cudaEventDestroy(begin));
+  ok(cudaEventDestroy(end));
+}
+
+// ---- cuBLAS, by its C functions -------------------------------------------------------------------------------------
+
+class Cublas {
+ public:
+  Cublas() {
+    void* library = dlopen(std::getenv("EADEM_CUBLAS") ? std::getenv("EADEM_CUBLAS") : "libcublas.so.13", RTLD_NOW);
+    if (library == nullptr) {
+      std::fprintf(stderr, "no cuBLAS (%s): set EADEM_CUBLAS to libcublas.so.13\n", dlerror());
+      std::exit(1);
+    }
+    const auto create = reinterpret_cast<int (*)(void**)>(dlsym(library, "cublasCreate_v2"));
+    const auto workspace = reinterpret_cast<int (*)(void*, void*, size_t)>(dlsym(library, "cublasSetWorkspace_v2"));
+    gemm_ = reinterpret_cast<Gemm>(dlsym(library, "cublasGemmEx"));
+    void* space = nullptr;
+    ok(cudaMalloc(&space, size_t{64} << 20));
+    if (create(&handle_) != 0 || workspace(handle_, space, size_t{64} << 20) != 0) std::exit(1);
+  }
+  // y[m][n] = x[m][k] w[n][k]^T + beta y; y in bf16 or float32.
+  void run(int m, int n, int k, const void* x, const void* w, void* y, bool f32, float beta) {
+    const float one = 1.0f;
+    const int status = gemm_(handle_, 1, 0, n, m, k, &one, w, 14, k, x, 14, k, &beta, y, f32 ? 0 : 14, n, 68, -1);
+    if (status != 0) std::fprintf(stderr, "cublasGemmEx: %d\n", status), std::exit(1);
+  }
+
+ private:
+  using Gemm = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
+                       const void*, void*, int, int, int, int);
+  void* handle_ = nullptr;
+  Gemm gemm_ = nullptr;
+};
+
+struct Layer {
+  const char* name;
+  int n, k, shards;  // 8 shards: a row-parallel layer, whose result is added to the residual
+};
+
+// The cells of a layer: every M.
+void bench_layer(const Layer& layer, const Options& o, Cublas& cublas, FILE* out, int processors) {
+  const size_t w_count = static_cast<size_t>(layer.n) * layer.k;
+  const int copies = w_count > (size_t{300} << 20) ? 1 : w_count > (size_t{50} << 20) ? 2 : 4;
+  const int most = layer.n > 100000 ? 1024 : 4096;
+  const size_t x_count = static_cast<size_t>(most) * layer.k, y_count = static_cast<size_t>(most) * (layer.n + 2);
+  uint16_t *w = operands(w_count * copies, 1, 0.05f), *x = operands(x_count * copies, 2, 1.0f);
+  float* y = nullptr;
+  ok(cudaMalloc(&y, y_count * copies * 4));
+  ok(cudaMemset(y, 0, y_count * copies * 4));
+  const bool row = layer.shards > 1;
+  const kernels::LinearShape shape{numerics::Numerics::kMma16, layer.n, layer.k, layer.k, layer.shards};
+  for (int m : {65, 128, 192, 256, 384, 512, 1024, 2048, 4096}) {
+    if (m > most || (o.rows != 0 && o.rows != m) || (o.rows == 0 && (m == 65 || m == 192 || m == 384) && !o.all))
+      continue;
+    std::vector<Variant> variants;
+    for (bool f32 : {false, true}) {
+      variants.push_back({f32 ? "cublas_f32" : "cublas_bf16",
+                          [&, f32](int i) {
+                            i %= copies;
+                            cublas.run(m, layer.n, layer.k, x + i * x_count, w + i * w_count, y + i * y_count, f32,
+                                       f32 && row ? 1.0f : 0.0f);
+                          },
+                          {}});
+    }
+    const auto add = [&](const char* name, kernels::cuda::WgmmaPlan plan, int pad) {
+      variants.push_back({std::string(name) + " n" + std::to_string(plan.columns) + (plan.split ? " split" : "") +
+                              (plan.pair ? " pair" : ""),
+                          [&, plan, pad](int i) {
+                            i %= copies;
+                            kernels::LinearCall call;
+                            call.shape = &shape;
+                            call.weights = reinterpret_cast<const std::byte*>(w + i * w_count);
+                            call.x.operands = x + i * x_count;
+                            call.y = y + i * y_count;
+                            call.y_stride = layer.n + pad;
+                            call.add_to_y = row;
+                            kernels::cuda::linear_wgmma(nullptr, call, m, processors, plan);
+                          },
+                          {}});
+    };
+    const auto plan = kernels::cuda::plan_wgmma(layer.n, m, layer.shards, processors);
+    add("eadem", plan, 0);
+    if (o.all) {
+      for (int columns : {48, 64, 96, 128, 192, 256}) {
+        for (int way = 0; way < 3; ++way) {
+          const kernels::cuda::WgmmaPlan other{columns, way == 1, way == 2};
+          const long blocks = static_cast<long>((m + 127) / 128) * ((layer.n + columns - 1) / columns);
+          const bool possible = row ? columns == 128 || (columns == 64 && way == 1) : columns != 64 && way != 1;
+          if (!possible || (way == 1 && 2 * blocks > processors) || (way == 2 && (m <= 128 || columns < 96))) continue;
+          if (blocks < processors / 3 || blocks > 24L * processors) continue;
+          add("tile", other, 0);
+          if (!row && columns >= 128 && way == (m > 128 ? 2 : 0)) add("unaligned", other, 2);
+        }
+      }
+    }
+    const double flops = 2.0 * m * layer.n * layer.k;
+    measure(variants, std::max(2, std::min(40, static_cast<int>(2e-3 / (flops / 600e12)))), o);
+    const float peer = variants[1].median();
+    for (Variant& v : variants) {
+      const float us = v.median();
+      std::fprintf(out,
+                   "{\"op\":\"linear\",\"layer\":\"%s\",\"rows\":%d,\"variant\":\"%s\",\"us\":%.2f,\"tflops\":%.1f,"
+                   "\"ratio\":%.3f,\"rest\":%d}\n",
+                   layer.name, m, v.name.c_str(), us, flops / us * 1e-6, us / peer, o.rest);
+    }
+    std::printf("%-8s %5d  cublas f32 %8.1f us %6.1f TF  bf16 %8.1f us  eadem %8.1f us  %5.3f  [%s]", layer.name, m,
+                peer, flops / peer * 1e-6, variants[0].median(), variants[2].median(), variants[2].median() / peer,
+                variants[2].name.c_str());
+    if (o.all) {
+      auto best = std::min_element(variants.begin() + 2, variants.end(),
+                                   [](Variant& p, Variant& q) { return p.median() < q.median(); });
+      std::printf("  best %5.3f [%s]", best->median() / peer, best->name.c_str());
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+  ok(cudaFree(w));
+  ok(cudaFree(x));
+  ok(cudaFree(y));
+}
+
+void bench_linear(const Options& o, FILE* out, int processors) {
+  Cublas cublas;
+  for (const Layer& layer : {Layer{"qkv", 6144, 4096, 1}, Layer{"o", 4096, 4096, 8}, Layer{"gate_up", 24576, 4096, 1},
+                             Layer{"down", 4096, 12288, 8}, Layer{"lm_head", 151936, 4096, 1}}) {
+    bench_layer(layer, o, cublas, out, processors);
+  }
+}
+
+// ---- Attention ------------------------------------------------------------------------------------------------------
+
+struct Batch {
+  int sequences, length, head;
+};
+
+void bench_attention(const Options& o, FILE* out, int processors) {
+  for (const Batch& b :
+       {Batch{8, 2048, 128}, Batch{2, 8192, 128}, Batch{1, 16384, 128}, Batch{2, 8192, 64}, Batch{2, 8192, 256}}) {
+    const int heads = b.head == 256 ? 16 : 32, kv_heads = 8, rows = b.sequences * b.length, blocks = b.length / 64;
+    kernels::AttentionShape shape{numerics::Numerics::kMma16,
+                                  heads,
+                                  kv_heads,
+                                  b.head,
+                                  b.head,
+                                  static_cast<float>(1.4426950408889634 / std::sqrt(b.head)),
+                                  0};
+    const size_t q_count = static_cast<size_t>(rows) * heads * b.head;
+    const size_t image = static_cast<size_t>(kernels::cuda::kv_image_bytes(b.head));
+    uint16_t *q = operands(q_count, 3, 1.0f), *result = operands(q_count, 4, 1.0f);
+    uint16_t* kv = operands(image * static_cast<size_t>(blocks * b.sequences * kv_heads), 5, 1.0f);
+    std::vector<int32_t> tables;
+    for (int i = 0; i < blocks * b.sequences; ++i) tables.push_back(i * 37 % (blocks * b.sequences));
+    std::vector<kernels::DeviceRun> runs;
+    for (int s = 0; s < b.sequences; ++s) runs.push_back({s, s * b.length, (s + 1) * b.length, 0, b.length - 1});
+    int32_t* table = nullptr;
+    bool* bad = nullptr;
+    void* scratch = nullptr;
+    ok(cudaMalloc(&table, tables.size() * 4));
+    ok(cudaMemcpy(table, tables.data(), tables.size() * 4, cudaMemcpyHostToDevice));
+    ok(cudaMalloc(&bad, static_cast<size_t>(rows)));
+    ok(cudaMalloc(&scratch, kernels::cuda::prefill_scratch_bytes(shape, processors)));
+    kernels::DeviceAttentionCall call;
+    call.q = q, call.rows = rows, call.runs = runs.data(), call.run_count = b.sequences;
+    call.kv = {reinterpret_cast<std::byte*>(kv), table, blocks, 2 * image * kv_heads, 2 * image};
+    call.out = result, call.out_stride = heads * b.head, call.bad = bad;
+    std::vector<Variant> variants;
+    variants.push_back({"eadem",
+                        [&](int) {
+                          kernels::cuda::attention_prefill(nullptr, shape, call, runs.data(), b.sequences, processors,
+                                                           scratch);
+                        },
+                        {}});
+    measure(variants, 6, o);
+    const double flops = 2.0 * b.sequences * b.length * static_cast<double>(b.length) * b.head * heads;
+    const float us = variants[0].median();
+    std::fprintf(out,
+                 "{\"op\":\"attention\",\"sequences\":%d,\"length\":%d,\"heads\":%d,\"kv_heads\":%d,\"head\":%d,"
+                 "\"variant\":\"eadem\",\"us\":%.1f,\"tflops\":%.1f}\n",
+                 b.sequences, b.length, heads, kv_heads, b.head, us, flops / us * 1e-6);
+    std::printf("attention %d x %5d, head %3d: %8.1f us %6.1f TFLOP/s (fastest %.1f)\n", b.sequences, b.length, b.head,
+                us, flops / us * 1e-6, flops / variants[0].times[0] * 1e-6);
+    std::fflush(stdout);
+    for (void* p : {static_cast<void*>(q), static_cast<void*>(result), static_cast<void*>(kv),
+                    static_cast<void*>(table), static_cast<void*>(bad), scratch}) {
+      ok(cudaFree(p));
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string a = argv[i];
+    if (a == "--all")
+      o.all = true;
+    else if (a == "--reps" && i + 1 < argc)
+      o.reps = std::atoi(argv[++i]);
+    else if (a == "--rest" && i + 1 < argc)
+      o.rest = std::atoi(argv[++i]);
+    else if (a == "--rows" && i + 1 < argc)
+      o.rows = std::atoi(argv[++i]);
+    else if (o.what.empty())
+      o.what = a;
+    else
+      o.out = a;
+  }
+  FILE* out = o.out.empty() ? nullptr : std::fopen(o.out.c_str(), "w");
+  if (out == nullptr || (o.what != "linear" && o.what != "attention")) {
+    std::fprintf(stderr, "usage: %s linear|attention OUT.json [--reps N] [--rest MICROSECONDS] [--all] [--rows M]\n",
+                 argv[0]);
+    return 2;
+  }
+  int processors = 0;
+  ok(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
+  if (o.what == "linear") {
+    bench_linear(o, out, processors);
+  } else {
+    bench_attention(o, out, processors);
+  }
+  std::fclose(out);
+  return 0;
+}

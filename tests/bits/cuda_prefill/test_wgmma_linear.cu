@@ -1,0 +1,175 @@
+// Linear layers by wgmma against the tree of mma16 as numerics/ writes it, evaluated on the device one output a thread.
+#include <algorithm>
+#include <string>
+
+#include "bits/cuda_prefill/device_array.cuh"
+#include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/linear/wgmma.h"
+#include "numerics/mma16.h"
+#include "numerics/shards.h"
+
+namespace eadem {
+namespace {
+
+using kernels::LinearCall;
+using kernels::LinearShape;
+using kernels::cuda::WgmmaPlan;
+using tests::DeviceArray;
+
+// tree + bias, before the residual. x: [rows][k], w: [n][k].
+__global__ void reference(const uint16_t* x, const uint16_t* w, const float* bias, int rows, int n, int k, int shards,
+                          float* sums) {
+  const int column = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), row = static_cast<int>(blockIdx.y);
+  if (column >= n || row >= rows) return;
+  const uint16_t *a = x + static_cast<size_t>(row) * k, *b = w + static_cast<size_t>(column) * k;
+  float shard[numerics::kMaxShards] = {};
+  for (int s = 0; s < shards; ++s) {
+    const int begin = s * (k / shards);
+    shard[s] = numerics::mma16_chain(0.0f, a + begin, b + begin, k / shards);
+  }
+  float sum = numerics::shard_tree(shard, shards);
+  if (bias != nullptr) sum = numerics::add_f32(sum, bias[column]);
+  sums[static_cast<size_t>(row) * n + column] = sum;
+}
+
+__global__ void pack(const uint16_t* w, int n, int k, int shards, int shard_tiles, std::byte* packed) {
+  const int at = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), row = static_cast<int>(blockIdx.y);
+  if (at >= k || row >= n) return;
+  const int shard_k = k / shards, shard = at / shard_k, in_shard = at % shard_k;
+  const size_t tile = static_cast<size_t>(row / 128) * (shards * shard_tiles) + shard * shard_tiles + in_shard / 64;
+  const int byte = kernels::cuda::tile_byte(row % 128, in_shard % 64 * 2);
+  *reinterpret_cast<uint16_t*>(packed + tile * kernels::cuda::kTileBytes + byte) = w[static_cast<size_t>(row) * k + at];
+}
+
+// What y must hold: results in [rows][n], with the residual where there is one, and `before` everywhere else.
+__global__ void expect(const float* before, const float* sums, int rows, int n, int64_t stride, bool add, size_t count,
+                       float* y) {
+  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    const int row = static_cast<int>(i / stride), column = static_cast<int>(i % stride);
+    const bool result = row < rows && column < n;
+    const float sum = result ? sums[static_cast<size_t>(row) * n + column] : 0.0f;
+    y[i] = !result ? before[i] : add ? numerics::add_f32(before[i], sum) : sum;
+  }
+}
+
+struct Case {
+  int n, k, shards, rows;
+  bool bias, add;
+  int pad;  // y_stride - n
+};
+
+class Layer {
+ public:
+  explicit Layer(const Case& c)
+      : case_(c),
+        shape_{numerics::Numerics::kMma16, c.n, c.k, c.k, c.shards},
+        stride_(c.n + c.pad),
+        x_(static_cast<size_t>(c.rows) * c.k),
+        w_(static_cast<size_t>(c.n) * c.k),
+        packed_(kernels::cuda::linear_bytes(shape_)),
+        bias_(c.n),
+        sums_(static_cast<size_t>(c.rows) * c.n),
+        before_(static_cast<size_t>(c.rows + 2) * stride_),
+        y_(before_.size()),
+        expected_(before_.size()) {
+    tests::fill_operands<<<512, 256>>>(x_.data(), x_.size(), 1, 1.0f);
+    tests::fill_operands<<<512, 256>>>(w_.data(), w_.size(), 2, 1.0f);
+    tests::fill_floats<<<512, 256>>>(bias_.data(), bias_.size(), 3, 4.0f);
+    tests::fill_floats<<<512, 256>>>(before_.data(), before_.size(), 4, 16.0f);
+    const unsigned n = static_cast<unsigned>(c.n), k = static_cast<unsigned>(c.k);
+    pack<<<dim3((k + 127) / 128, n), 128>>>(w_.data(), c.n, c.k, c.shards, kernels::cuda::shard_tiles(shape_),
+                                            packed_.data());
+    evaluate(c.shards);
+  }
+
+  void evaluate(int shards) {
+    reference<<<dim3(static_cast<unsigned>(case_.n + 63) / 64, static_cast<unsigned>(case_.rows)), 64>>>(
+        x_.data(), w_.data(), case_.bias ? bias_.data() : nullptr, case_.rows, case_.n, case_.k, shards, sums_.data());
+    tests::cuda_ok(cudaDeviceSynchronize());
+  }
+
+  // Words of y that are not what they must be after the first `rows` rows were evaluated.
+  unsigned long long wrong(int rows, const WgmmaPlan* plan = nullptr) {
+    tests::cuda_ok(cudaMemcpy(y_.data(), before_.data(), y_.bytes(), cudaMemcpyDeviceToDevice));
+    expect<<<512, 256>>>(before_.data(), sums_.data(), rows, case_.n, stride_, case_.add, y_.size(), expected_.data());
+    LinearCall call;
+    call.shape = &shape_;
+    call.weights = packed_.data();
+    call.x.operands = x_.data();
+    call.bias = case_.bias ? bias_.data() : nullptr;
+    call.y = y_.data();
+    call.y_stride = stride_;
+    call.add_to_y = case_.add;
+    EXPECT_TRUE(kernels::cuda::linear_wgmma_serves(call));
+    if (plan != nullptr) {
+      kernels::cuda::linear_wgmma(nullptr, call, rows, 132, *plan);
+    } else {
+      kernels::cuda::linear_wgmma(nullptr, call, rows, 132);
+    }
+    tests::cuda_ok(cudaDeviceSynchronize());
+    return tests::differing_words(y_.data(), expected_.data(), y_.bytes());
+  }
+
+ private:
+  Case case_;
+  LinearShape shape_;
+  int64_t stride_;
+  DeviceArray<uint16_t> x_, w_;
+  DeviceArray<std::byte> packed_;
+  DeviceArray<float> bias_, sums_, before_, y_, expected_;
+};
+
+std::string name(const Case& c, int rows, const WgmmaPlan& p) {
+  return "n " + std::to_string(c.n) + " k " + std::to_string(c.k) + " shards " + std::to_string(c.shards) + " rows " +
+         std::to_string(rows) + " columns " + std::to_string(p.columns) + (p.split ? " split" : "") +
+         (p.pair ? " pair" : "");
+}
+
+TEST(WgmmaLinear, EveryNumberOfRows) {
+  for (const Case& c : {Case{200, 96, 1, 300, true, false, 0}, Case{98, 576, 2, 300, false, true, 4},
+                        Case{384, 640, 4, 300, true, true, 0}, Case{256, 768, 8, 300, false, true, 2},
+                        Case{640, 1024, 8, 300, true, false, 0}}) {
+    Layer layer(c);
+    for (int rows = 1; rows <= c.rows; ++rows) {
+      ASSERT_EQ(layer.wrong(rows), 0u) << name(c, rows, kernels::cuda::plan_wgmma(c.n, rows, c.shards, 132));
+    }
+  }
+}
+
+TEST(WgmmaLinear, EveryTile) {
+  for (const Case& c : {Case{1000, 416, 1, 700, false, false, 0}, Case{2050, 320, 1, 700, true, true, 0},
+                        Case{1026, 256, 1, 700, false, false, 2}, Case{1000, 1280, 8, 700, false, true, 0},
+                        Case{642, 4096, 8, 700, true, false, 2}, Case{512, 288, 1, 700, false, false, 0}}) {
+    Layer layer(c);
+    for (int rows : {65, 128, 129, 256, 257, 512, 640, 700}) {
+      for (int columns : {48, 64, 96, 128, 192, 256}) {
+        for (int way = 0; way < 3; ++way) {
+          const WgmmaPlan plan{columns, way == 1, way == 2};
+          const bool chain = c.shards == 1 && columns != 64 && !plan.split && !(columns == 48 && plan.pair);
+          const bool tree = c.shards == 8 && (columns == 128 || (columns == 64 && plan.split));
+          if (chain || tree) ASSERT_EQ(layer.wrong(rows, &plan), 0u) << name(c, rows, plan);
+        }
+      }
+    }
+  }
+}
+
+TEST(WgmmaLinear, ManyTilesABlock) {
+  for (const Case& c : {Case{6144, 256, 1, 2100, false, false, 0}, Case{4096, 512, 8, 2100, false, true, 0}}) {
+    Layer layer(c);
+    for (int rows : {1024, 2048, 2100}) {
+      ASSERT_EQ(layer.wrong(rows), 0u) << name(c, rows, kernels::cuda::plan_wgmma(c.n, rows, c.shards, 132));
+    }
+  }
+}
+
+// The same layer in another order is not equal: these numbers see the order.
+TEST(WgmmaLinear, AnotherTreeDiffers) {
+  Layer layer(Case{256, 1024, 8, 128, false, false, 0});
+  EXPECT_EQ(layer.wrong(128), 0u);
+  layer.evaluate(4);
+  EXPECT_GT(layer.wrong(128), 1000u);
+}
+
+}  // namespace
+}  // namespace eadem
