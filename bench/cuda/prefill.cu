@@ -135,86 +135,110 @@ struct Layer {
   int n, k, shards;  // 8 shards: a row-parallel layer, whose result is added to the residual
 };
 
+// A layer's arrays: `copies` of each, one behind the other.
+struct LayerData {
+  kernels::LinearShape shape;
+  int copies;
+  size_t x_count, w_count, y_count;
+  uint16_t *x, *w;
+  float* y;
+};
+
+// A launch of our kernel with that plan. pad: added to y's stride.
+Variant ours(const LayerData& d, const char* name, kernels::cuda::WgmmaPlan plan, int rows, int processors, bool add,
+             int pad) {
+  std::string title = std::string(name) + " n" + std::to_string(plan.columns);
+  title += std::string(plan.split ? " split" : "") + (plan.pair ? " pair" : "");
+  return {title,
+          [=, &d](int i) {
+            const size_t copy = static_cast<size_t>(i % d.copies);
+            kernels::LinearCall call;
+            call.shape = &d.shape;
+            call.weights = reinterpret_cast<const std::byte*>(d.w + copy * d.w_count);
+            call.x.operands = d.x + copy * d.x_count;
+            call.y = d.y + copy * d.y_count;
+            call.y_stride = d.shape.n + pad;
+            call.add_to_y = add;
+            kernels::cuda::linear_wgmma(nullptr, call, rows, processors, plan);
+          },
+          {}};
+}
+
+// What the plan passed over, and the plan's tile without its residual or without boxes.
+void add_others(std::vector<Variant>& variants, const LayerData& d, int rows, int processors) {
+  const bool tree = d.shape.shards > 1;
+  for (int columns : {48, 64, 96, 128, 192, 256}) {
+    for (int way = 0; way < 3; ++way) {
+      const kernels::cuda::WgmmaPlan plan{columns, way == 1, way == 2};
+      const long blocks = static_cast<long>((rows + 127) / 128) * ((d.shape.n + columns - 1) / columns);
+      const bool possible = tree ? columns == 128 || (columns == 64 && way == 1) : columns != 64 && way != 1;
+      if (!possible || (way == 1 && 2 * blocks > processors) || (way == 2 && (rows <= 128 || columns < 96))) continue;
+      if (blocks < processors / 3 || blocks > 24L * processors) continue;
+      variants.push_back(ours(d, "tile", plan, rows, processors, tree, 0));
+      if (tree && way == 0) variants.push_back(ours(d, "no residual", plan, rows, processors, false, 0));
+    }
+  }
+  const auto plan = kernels::cuda::plan_wgmma(d.shape.n, rows, d.shape.shards, processors);
+  variants.push_back(ours(d, "no boxes", plan, rows, processors, tree, 2));
+}
+
+void report(const char* layer, int rows, double flops, std::vector<Variant>& variants, const Options& o, FILE* out) {
+  const float peer = variants[1].median();
+  for (Variant& v : variants) {
+    const float us = v.median();
+    std::fprintf(out,
+                 "{\"op\":\"linear\",\"layer\":\"%s\",\"rows\":%d,\"variant\":\"%s\",\"us\":%.2f,\"tflops\":%.1f,"
+                 "\"ratio\":%.3f,\"rest\":%d}\n",
+                 layer, rows, v.name.c_str(), us, flops / us * 1e-6, us / peer, o.rest);
+  }
+  std::printf("%-8s %5d  cublas f32 %7.1f us %6.1f TF  bf16 %7.1f us  ours %7.1f us  %5.3f [%s]", layer, rows, peer,
+              flops / peer * 1e-6, variants[0].median(), variants[2].median(), variants[2].median() / peer,
+              variants[2].name.c_str());
+  if (o.all) {
+    for (size_t i = 3; i < variants.size(); ++i) {
+      std::printf("%s%.3f %s", i == 3 ? "  " : ", ", variants[i].median() / peer, variants[i].name.c_str());
+    }
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
 // The cells of a layer: every M.
 void bench_layer(const Layer& layer, const Options& o, Cublas& cublas, FILE* out, int processors) {
-  const size_t w_count = static_cast<size_t>(layer.n) * layer.k;
-  const int copies = w_count > (size_t{300} << 20) ? 1 : w_count > (size_t{50} << 20) ? 2 : 4;
+  LayerData d;
+  d.shape = {numerics::Numerics::kMma16, layer.n, layer.k, layer.k, layer.shards};
+  d.w_count = static_cast<size_t>(layer.n) * layer.k;
+  d.copies = d.w_count > (size_t{300} << 20) ? 1 : d.w_count > (size_t{50} << 20) ? 2 : 4;
   const int most = layer.n > 100000 ? 1024 : 4096;
-  const size_t x_count = static_cast<size_t>(most) * layer.k, y_count = static_cast<size_t>(most) * (layer.n + 2);
-  uint16_t *w = operands(w_count * copies, 1, 0.05f), *x = operands(x_count * copies, 2, 1.0f);
-  float* y = nullptr;
-  ok(cudaMalloc(&y, y_count * copies * 4));
-  ok(cudaMemset(y, 0, y_count * copies * 4));
-  const bool row = layer.shards > 1;
-  const kernels::LinearShape shape{numerics::Numerics::kMma16, layer.n, layer.k, layer.k, layer.shards};
+  d.x_count = static_cast<size_t>(most) * layer.k;
+  d.y_count = static_cast<size_t>(most) * static_cast<size_t>(layer.n + 2);
+  const size_t copies = static_cast<size_t>(d.copies);
+  d.w = operands(d.w_count * copies, 1, 0.05f);
+  d.x = operands(d.x_count * copies, 2, 1.0f);
+  ok(cudaMalloc(&d.y, d.y_count * copies * sizeof(float)));
+  ok(cudaMemset(d.y, 0, d.y_count * copies * sizeof(float)));
+  const bool tree = layer.shards > 1;
   for (int m : {65, 128, 192, 256, 384, 512, 1024, 2048, 4096}) {
-    if (m > most || (o.rows != 0 && o.rows != m) || (o.rows == 0 && (m == 65 || m == 192 || m == 384) && !o.all))
-      continue;
+    const bool asked = m == 128 || m == 256 || m >= 512 || o.all;
+    if (m > most || (o.rows != 0 ? o.rows != m : !asked)) continue;
     std::vector<Variant> variants;
     for (bool f32 : {false, true}) {
       variants.push_back({f32 ? "cublas_f32" : "cublas_bf16",
                           [&, f32](int i) {
-                            i %= copies;
-                            cublas.run(m, layer.n, layer.k, x + i * x_count, w + i * w_count, y + i * y_count, f32,
-                                       f32 && row ? 1.0f : 0.0f);
+                            const size_t copy = static_cast<size_t>(i % d.copies);
+                            cublas.run(m, layer.n, layer.k, d.x + copy * d.x_count, d.w + copy * d.w_count,
+                                       d.y + copy * d.y_count, f32, f32 && tree ? 1.0f : 0.0f);
                           },
                           {}});
     }
-    const auto add = [&](const char* name, kernels::cuda::WgmmaPlan plan, int pad) {
-      variants.push_back({std::string(name) + " n" + std::to_string(plan.columns) + (plan.split ? " split" : "") +
-                              (plan.pair ? " pair" : ""),
-                          [&, plan, pad](int i) {
-                            i %= copies;
-                            kernels::LinearCall call;
-                            call.shape = &shape;
-                            call.weights = reinterpret_cast<const std::byte*>(w + i * w_count);
-                            call.x.operands = x + i * x_count;
-                            call.y = y + i * y_count;
-                            call.y_stride = layer.n + pad;
-                            call.add_to_y = row;
-                            kernels::cuda::linear_wgmma(nullptr, call, m, processors, plan);
-                          },
-                          {}});
-    };
-    const auto plan = kernels::cuda::plan_wgmma(layer.n, m, layer.shards, processors);
-    add("eadem", plan, 0);
-    if (o.all) {
-      for (int columns : {48, 64, 96, 128, 192, 256}) {
-        for (int way = 0; way < 3; ++way) {
-          const kernels::cuda::WgmmaPlan other{columns, way == 1, way == 2};
-          const long blocks = static_cast<long>((m + 127) / 128) * ((layer.n + columns - 1) / columns);
-          const bool possible = row ? columns == 128 || (columns == 64 && way == 1) : columns != 64 && way != 1;
-          if (!possible || (way == 1 && 2 * blocks > processors) || (way == 2 && (m <= 128 || columns < 96))) continue;
-          if (blocks < processors / 3 || blocks > 24L * processors) continue;
-          add("tile", other, 0);
-          if (!row && columns >= 128 && way == (m > 128 ? 2 : 0)) add("unaligned", other, 2);
-        }
-      }
-    }
+    variants.push_back(
+        ours(d, "eadem", kernels::cuda::plan_wgmma(layer.n, m, layer.shards, processors), m, processors, tree, 0));
+    if (o.all) add_others(variants, d, m, processors);
     const double flops = 2.0 * m * layer.n * layer.k;
     measure(variants, std::max(2, std::min(40, static_cast<int>(2e-3 / (flops / 600e12)))), o);
-    const float peer = variants[1].median();
-    for (Variant& v : variants) {
-      const float us = v.median();
-      std::fprintf(out,
-                   "{\"op\":\"linear\",\"layer\":\"%s\",\"rows\":%d,\"variant\":\"%s\",\"us\":%.2f,\"tflops\":%.1f,"
-                   "\"ratio\":%.3f,\"rest\":%d}\n",
-                   layer.name, m, v.name.c_str(), us, flops / us * 1e-6, us / peer, o.rest);
-    }
-    std::printf("%-8s %5d  cublas f32 %8.1f us %6.1f TF  bf16 %8.1f us  eadem %8.1f us  %5.3f  [%s]", layer.name, m,
-                peer, flops / peer * 1e-6, variants[0].median(), variants[2].median(), variants[2].median() / peer,
-                variants[2].name.c_str());
-    if (o.all) {
-      auto best = std::min_element(variants.begin() + 2, variants.end(),
-                                   [](Variant& p, Variant& q) { return p.median() < q.median(); });
-      std::printf("  best %5.3f [%s]", best->median() / peer, best->name.c_str());
-    }
-    std::printf("\n");
-    std::fflush(stdout);
+    report(layer.name, m, flops, variants, o, out);
   }
-  ok(cudaFree(w));
-  ok(cudaFree(x));
-  ok(cudaFree(y));
+  for (void* p : {static_cast<void*>(d.w), static_cast<void*>(d.x), static_cast<void*>(d.y)}) ok(cudaFree(p));
 }
 
 void bench_linear(const Options& o, FILE* out, int processors) {

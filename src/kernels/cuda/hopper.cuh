@@ -36,7 +36,23 @@ EADEM_DEVICE void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
       "r"(rank)
       : "memory");
 }
-// Waits until the phase of that parity is over. The hint lets the thread sleep: a polling one takes issue slots.
+// Waits until the phase of that parity is over: by polling, where a late wake-up costs more than issue slots.
+EADEM_DEVICE void barrier_poll(uint32_t barrier, uint32_t parity) {
+#ifdef EADEM_HINT
+  asm volatile(
+      "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1, %2; @!done bra again;}" ::"r"(
+          barrier),
+      "r"(parity), "r"(0x989680)
+      : "memory");
+#else
+  asm volatile(
+      "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra again;}" ::"r"(
+          barrier),
+      "r"(parity)
+      : "memory");
+#endif
+}
+// The same, asleep. The hint lets the thread sleep: a polling one takes issue slots.
 EADEM_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1, %2; @!done bra again;}" ::"r"(
@@ -131,6 +147,11 @@ EADEM_DEVICE int next_ticket(int* counter) {
 EADEM_DEVICE float4 shared_load(uint32_t address) {
   float4 v;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address));
+  return v;
+}
+EADEM_DEVICE float2 shared_load_pair(uint32_t address) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address));
   return v;
 }
 EADEM_DEVICE float4 cluster_load(uint32_t address) {

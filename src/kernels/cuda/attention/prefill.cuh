@@ -186,7 +186,7 @@ struct PrefillConsumer {
 
   const PrefillArgs& a;
   int group, thread;
-  uint32_t q_low, k_low, v_low;   // descriptors of Q and of the stages at hand
+  uint32_t q_low, k_low, v_low;  // descriptors of Q and of the stages at hand
   int key_stage = 0, value_stage = 0;
   uint32_t parities = 0;  // of the stages of K (1), of V (2), and of Q (4)
   float o[kRegisters], s[32];
@@ -308,8 +308,8 @@ struct PrefillConsumer {
       s[i] = kFar ? numerics::key_weight(s[i], a.c, shift) : numerics::exp2p(numerics::fma_f32(s[i], a.c, shift));
     }
   }
-  // Scores or weights of the keys that a row does not see. upper_far: the upper row's distance to the block's first key,
-  // less this lane's columns.
+  // Scores or weights of the keys that a row does not see. upper_far: the upper row's distance to the block's first
+  // key, less this lane's columns.
   EADEM_DEVICE void hide(int upper_far, float with) {
     const int reach = a.window == 0 ? 1 << 30 : a.window, lower_far = upper_far + 8;
 #pragma unroll

@@ -46,16 +46,19 @@ void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int pro
   a.row_tiles = plan.pair ? (row_blocks + 1) / 2 : row_blocks;
   a.column_tiles = (s.n + plan.columns - 1) / plan.columns;
   a.add_to_y = call.add_to_y;
-  a.store_boxes = call.y_stride % 4 == 0 && aligned(call.y, 16);
+  a.boxes = s.n % 4 == 0 && call.y_stride % 4 == 0 && aligned(call.y, 16);  // a box is clipped to 16 bytes
 
   const int tiles = a.row_tiles * a.column_tiles, width = plan.pair || plan.split ? 2 : 1;
   launch.blocks = width * (plan.split ? tiles : std::min(tiles, processors / width));
-  const uint64_t x_bytes = static_cast<uint64_t>(s.k_padded) * sizeof(uint16_t);
-  launch.x = make_tensor_map(call.x.operands, TensorElement::kBf16,
-                             {static_cast<uint64_t>(s.k_padded), static_cast<uint64_t>(rows)}, {x_bytes},
-                             {kWgmmaK, kWgmmaRows});
+  const auto x_map = [&](int box_rows) {
+    const auto k = static_cast<uint64_t>(s.k_padded), m = static_cast<uint64_t>(rows);
+    return make_tensor_map(call.x.operands, TensorElement::kBf16, {k, m}, {k * sizeof(uint16_t)},
+                           {kWgmmaK, static_cast<uint32_t>(box_rows)});
+  };
+  launch.x = x_map(kWgmmaRows);
+  launch.x_tail = rows % kWgmmaRows == 0 ? launch.x : x_map(rows % kWgmmaRows);
   launch.y = launch.x;
-  if (a.store_boxes) {
+  if (a.boxes) {
     launch.y =
         make_tensor_map(call.y, TensorElement::kFloat32, {static_cast<uint64_t>(s.n), static_cast<uint64_t>(rows)},
                         {static_cast<uint64_t>(call.y_stride) * sizeof(float)}, {kWgmmaBoxColumns, 64});

@@ -26,7 +26,8 @@ struct WgmmaTile {
   static constexpr int kStageBytes = kXBytes + kWeightBytes;
   static constexpr bool kParks = kShards == 8;  // half of the tree waits in shared memory
   static constexpr bool kBoxes = kShards == 1 && kSplit == 1 && kColumns >= 128;
-  static constexpr int kExtraBytes = kParks ? 256 * kRegisters * 4 : kBoxes ? 4 * 64 * 128 : 0;
+  static constexpr bool kResidualByRing = kShards > 1 && kSplit == 1;  // where y can be read by boxes
+  static constexpr int kExtraBytes = kResidualByRing ? 256 * kRegisters * 4 : kBoxes ? 4 * 64 * 128 : 0;
   static constexpr int kSharedBytes = 1024 + kStages * kStageBytes + kExtraBytes + 256;
   static_assert(kSharedBytes <= 232448 && kStages * 16 <= 256);
 };
@@ -73,37 +74,72 @@ EADEM_DEVICE void load_weights(const WgmmaArgs& a, const WgmmaBlock& b, uint32_t
 
 // One thread. The first weights are asked for before the kernel waits for the one before it in the stream.
 template <class T>
-EADEM_DEVICE void produce(const WgmmaArgs& a, const WgmmaBlock& b, const CUtensorMap* x) {
-  const int blocks = a.shard_tiles * T::kShards, tiles = a.row_tiles * a.column_tiles;
-  const int first_shard = b.part * T::kShards;
-  int early = min(T::kStages, blocks);
-  const int first_column = place_of(a, b.cluster).column_tile;
-  for (int i = 0; i < early; ++i) {
-    barrier_expect(b.barriers + 8 * i, T::kStageBytes);
-    load_weights<T>(a, b, b.ring + i * T::kStageBytes, b.barriers + 8 * i, first_column,
-                    first_shard * a.shard_tiles + i);
-  }
-  wait_for_prerequisites();
+struct WgmmaProducer {
+  const WgmmaArgs& a;
+  const WgmmaBlock& b;
+  const CUtensorMap *x, *x_tail, *y;
   uint32_t stage = 0, parity = 1;
-  for (int tile = b.cluster; tile < tiles; tile += b.clusters) {
-    const WgmmaPlace place = place_of(a, tile);
-    const int row = (a.pair ? place.row_tile * 2 + b.row_half : place.row_tile) * kWgmmaRows;
-    for (int shard = 0; shard < T::kShards; ++shard) {
-      for (int block = 0; block < a.shard_tiles; ++block) {
-        const uint32_t to = b.ring + stage * T::kStageBytes, full = b.barriers + 8 * stage;
-        if (early > 0) {
-          --early;
-        } else {
-          barrier_wait(full + 8 * T::kStages, parity);
-          barrier_expect(full, T::kStageBytes);
-          load_weights<T>(a, b, to, full, place.column_tile, (first_shard + shard) * a.shard_tiles + block);
-        }
-        tensor_load(to, x, full, (first_shard + shard) * a.shard_k + block * kWgmmaK, row);
-        if (++stage == T::kStages) stage = 0, parity ^= 1;
+  int early = 0;  // stages that have their weights already
+
+  EADEM_DEVICE int row_of(const WgmmaPlace& place) const {
+    return (a.pair ? place.row_tile * 2 + b.row_half : place.row_tile) * kWgmmaRows;
+  }
+  // A box with rows beyond the array is slow, so a tile loads the rows that there are; what lies in shared memory for
+  // the others reaches no row but theirs, and they are not stored.
+  EADEM_DEVICE uint32_t stage_bytes(int row) const {
+    return T::kWeightBytes + max(0, min(kWgmmaRows, a.rows - row)) * 128;
+  }
+  EADEM_DEVICE void advance() {
+    if (++stage == T::kStages) stage = 0, parity ^= 1;
+  }
+  EADEM_DEVICE void block(const WgmmaPlace& place, int row, int k_tile, int k) {
+    const uint32_t to = b.ring + stage * T::kStageBytes, full = b.barriers + 8 * stage;
+    if (early > 0) {
+      --early;
+    } else {
+      barrier_poll(full + 8 * T::kStages, parity);
+      barrier_expect(full, stage_bytes(row));
+      load_weights<T>(a, b, to, full, place.column_tile, k_tile);
+    }
+    if (row < a.rows) tensor_load(to, row + kWgmmaRows <= a.rows ? x : x_tail, full, k, row);
+    advance();
+  }
+  // y's tile follows the last k block in two stages: 64 columns each, for both warpgroups.
+  EADEM_DEVICE void residual(const WgmmaPlace& place, int row) {
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t to = b.ring + stage * T::kStageBytes, full = b.barriers + 8 * stage;
+      barrier_poll(full + 8 * T::kStages, parity);
+      barrier_expect(full, 4 * kWgmmaBoxBytes);
+      for (int i = 0; i < 4; ++i) {
+        const int column = place.column_tile * T::kColumns + half * 64 + i % 2 * kWgmmaBoxColumns;
+        tensor_load(to + i * kWgmmaBoxBytes, y, full, column, row + i / 2 * 64);
       }
+      advance();
     }
   }
-}
+  EADEM_DEVICE void run() {
+    const int tiles = a.row_tiles * a.column_tiles, first_shard = b.part * T::kShards;
+    const WgmmaPlace first = place_of(a, b.cluster);
+    const int count = min(T::kStages, a.shard_tiles * T::kShards);
+    for (int i = 0; i < count; ++i) {
+      barrier_expect(b.barriers + 8 * i, stage_bytes(row_of(first)));
+      load_weights<T>(a, b, b.ring + i * T::kStageBytes, b.barriers + 8 * i, first.column_tile,
+                      first_shard * a.shard_tiles + i);
+    }
+    early = count;
+    wait_for_prerequisites();
+    for (int tile = b.cluster; tile < tiles; tile += b.clusters) {
+      const WgmmaPlace place = place_of(a, tile);
+      const int row = row_of(place);
+      for (int shard = first_shard; shard < first_shard + T::kShards; ++shard) {
+        for (int i = 0; i < a.shard_tiles; ++i) {
+          block(place, row, shard * a.shard_tiles + i, shard * a.shard_k + i * kWgmmaK);
+        }
+      }
+      if (T::kResidualByRing && a.boxes && a.add_to_y) residual(place, row);
+    }
+  }
+};
 
 // A warpgroup that multiplies. Its methods keep at most two k blocks in flight.
 template <class T>
@@ -116,10 +152,10 @@ struct WgmmaConsumer {
   const CUtensorMap* y_map;
   int group, thread;  // 0 or 1; 0 ... 127
   uint32_t stage = 0, parity = 0, previous = 0;
-  int boxes = 0;
+  int boxes = 0;  // stored from shared memory so far
 
   EADEM_DEVICE void issue(Accumulator& d, bool from_zero) {
-    barrier_wait(b.barriers + 8 * stage, parity);
+    barrier_poll(b.barriers + 8 * stage, parity);
     wgmma_fence();
     const uint32_t at = b.ring + stage * T::kStageBytes;
     const uint32_t x = (at + group * 8192) >> 4 | 1u << 16, w = (at + T::kXBytes) >> 4 | 1u << 16;

@@ -66,34 +66,57 @@ EADEM_DEVICE WgmmaOutput output_of(const WgmmaConsumer<T>& c, const WgmmaPlace& 
                      place.column_tile * T::kColumns + lane % 4 * 2, on);
 }
 
-// A whole tile whose residual `h` was loaded before.
-template <int kCount>
-EADEM_DEVICE void store_tile(const WgmmaOutput& out, float (&d)[kCount], float (&h)[kCount]) {
-#pragma unroll
-  for (int j = 0; j < kCount / 4; ++j) out.store(j, out.value(j, d + 4 * j, h + 4 * j));
-}
+// Where a thread's first element of its upper row lies in a box of 64 rows x 32 columns; the row's 16-byte chunks are
+// swizzled by `line`. The lower row is 1,024 bytes further.
+struct WgmmaBoxSlot {
+  uint32_t at;
+  int line, half;  // half: of a pair of chunks
 
-// 64 rows x 32 columns go to shared memory, swizzled so that the eight rows of a store meet different banks (lanes of
-// odd rows take the groups two further first), and from there to y.
-template <class T>
-EADEM_DEVICE void store_box(WgmmaConsumer<T>& c, const float4 (&v)[4], int column, int row) {
-  const uint32_t box = c.b.extra + c.group * 16384 + (c.boxes & 1) * 8192;
-  ++c.boxes;
-  if (c.thread == 0) tensor_store_wait_read<1>();
-  named_barrier(1 + c.group, 128);
-  const int lane = c.thread % 32, line = lane / 4, q = lane % 4;
-  const uint32_t at = box + (c.thread / 32 * 16 + line) * 128 + (q & 1) * 8;
-  const bool odd = line & 1;
+  EADEM_DEVICE WgmmaBoxSlot(uint32_t box, int thread)
+      : at(box + (thread / 32 * 16 + thread % 32 / 4) * 128 + (thread & 1) * 8),
+        line(thread % 32 / 4),
+        half(thread % 4 / 2) {}
+  // Of the group of eight columns `group` (0 ... 3).
+  EADEM_DEVICE uint32_t of(int group) const { return at + (((2 * group + half) ^ line) << 4); }
+};
+
+// v: the thread's values of the box's four groups. Lanes of odd rows take the groups two further first, so that the
+// rows of a store meet different banks.
+EADEM_DEVICE void fill_box(uint32_t box, int thread, const float4 (&v)[4]) {
+  const WgmmaBoxSlot slot(box, thread);
+  const bool odd = slot.line & 1;
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     const float4 first = odd ? v[j + 2] : v[j], second = odd ? v[j] : v[j + 2];
-    const uint32_t chunk = 2 * (odd ? j + 2 : j) + q / 2;
-    const uint32_t first_at = at + ((chunk ^ line) << 4), second_at = at + ((chunk ^ 4 ^ line) << 4);
+    const uint32_t first_at = slot.of(odd ? j + 2 : j), second_at = slot.of(odd ? j : j + 2);
     shared_store(first_at, first.x, first.y);
     shared_store(first_at + 1024, first.z, first.w);
     shared_store(second_at, second.x, second.y);
     shared_store(second_at + 1024, second.z, second.w);
   }
+}
+// The same way back, into h[4 group + ...].
+EADEM_DEVICE void read_box(uint32_t box, int thread, float* h) {
+  const WgmmaBoxSlot slot(box, thread);
+  const bool odd = slot.line & 1;
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const uint32_t first_at = slot.of(odd ? j + 2 : j), second_at = slot.of(odd ? j : j + 2);
+    const float2 fu = shared_load_pair(first_at), fl = shared_load_pair(first_at + 1024);
+    const float2 su = shared_load_pair(second_at), sl = shared_load_pair(second_at + 1024);
+    float *low = h + 4 * j, *high = h + 4 * (j + 2);
+    low[0] = odd ? su.x : fu.x, low[1] = odd ? su.y : fu.y, low[2] = odd ? sl.x : fl.x, low[3] = odd ? sl.y : fl.y;
+    high[0] = odd ? fu.x : su.x, high[1] = odd ? fu.y : su.y, high[2] = odd ? fl.x : sl.x, high[3] = odd ? fl.y : sl.y;
+  }
+}
+
+template <class T>
+EADEM_DEVICE void store_box(WgmmaConsumer<T>& c, const float4 (&v)[4], int column, int row) {
+  const uint32_t box = c.b.extra + c.group * 2 * kWgmmaBoxBytes + (c.boxes & 1) * kWgmmaBoxBytes;
+  ++c.boxes;
+  if (c.thread == 0) tensor_store_wait_read<1>();
+  named_barrier(1 + c.group, 128);
+  fill_box(box, c.thread, v);
   fence_async_proxy();
   named_barrier(1 + c.group, 128);
   if (c.thread == 0) tensor_store(c.y_map, box, column, row);
@@ -113,7 +136,7 @@ EADEM_DEVICE void finish_chain(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], c
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) v[i] = out.value(j + i, d + 4 * (j + i), h + 4 * i);
     if constexpr (T::kBoxes) {
-      if (c.a.store_boxes) {
+      if (c.a.boxes) {
         store_box(c, v, place.column_tile * T::kColumns + 8 * j, row_tile * kWgmmaRows + c.group * 64);
         continue;
       }
@@ -170,13 +193,13 @@ EADEM_DEVICE void multiply_chains(WgmmaConsumer<T>& c) {
   }
 }
 
-// The shards of a tile, from `x` on. Two or four: the sum is left in z. Eight: the first half of the tree is parked,
-// the second left in y.
-template <class T, class F>
+// The shards of a tile, from `x` on; nothing is in flight before or after. Two or four: the sum is left in z. Eight:
+// the first half of the tree is parked (where the stores of the tile before have been read), the second left in y.
+template <class T>
 EADEM_DEVICE void multiply_shards(WgmmaConsumer<T>& c, float (&x)[T::kRegisters], float (&y)[T::kRegisters],
-                                  float (&z)[T::kRegisters], uint32_t parked, F&& beside_first) {
+                                  float (&z)[T::kRegisters], uint32_t parked) {
   const auto nothing = [] {};
-  c.start(x, beside_first);
+  c.start(x, nothing);
   c.follow(y, x, nothing);
   if constexpr (T::kShards == 2) {
     c.drain(y);
@@ -199,6 +222,8 @@ EADEM_DEVICE void multiply_shards(WgmmaConsumer<T>& c, float (&x)[T::kRegisters]
     add_into(z, y);
     c.start(y, [&] {
       add_into(x, z);
+      if (c.thread == 0) tensor_store_wait_read<0>();
+      named_barrier(1 + c.group, 128);
       park(x, parked);
     });
     c.follow(x, y, nothing);
@@ -210,7 +235,49 @@ EADEM_DEVICE void multiply_shards(WgmmaConsumer<T>& c, float (&x)[T::kRegisters]
   }
 }
 
-// The epilogue of a tile runs beside the first k block of the next one.
+// A tree's tile by boxes: the residual comes through the ring, the result leaves from where half the tree was parked.
+template <class T>
+EADEM_DEVICE void finish_tree(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], const WgmmaPlace& place) {
+  const WgmmaOutput out = output_of(c, place, true);
+  const int row_tile = c.a.pair ? place.row_tile * 2 + c.b.row_half : place.row_tile;
+  const uint32_t boxes = c.b.extra + c.group * (T::kExtraBytes / 2);
+  if (c.thread == 0) tensor_store_wait_read<0>();
+  named_barrier(1 + c.group, 128);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float h[32];
+#pragma unroll
+    for (int i = 0; i < 32; ++i) h[i] = 0.0f;
+    if (c.a.add_to_y) {
+      barrier_poll(c.b.barriers + 8 * c.stage, c.parity);
+      const uint32_t from = c.b.ring + c.stage * T::kStageBytes + c.group * 2 * kWgmmaBoxBytes;
+      read_box(from, c.thread, h);
+      read_box(from + kWgmmaBoxBytes, c.thread, h + 16);
+      c.advance();
+      named_barrier(1 + c.group, 128);
+      c.release();
+    }
+#pragma unroll
+    for (int box = 0; box < 2; ++box) {
+      float4 v[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int group = 8 * half + 4 * box + j;
+        v[j] = out.value(group, d + 4 * group, h + 16 * box + 4 * j);
+      }
+      fill_box(boxes + (2 * half + box) * kWgmmaBoxBytes, c.thread, v);
+    }
+  }
+  fence_async_proxy();
+  named_barrier(1 + c.group, 128);
+  if (c.thread == 0) {
+    for (int box = 0; box < 4; ++box) {
+      tensor_store(c.y_map, boxes + box * kWgmmaBoxBytes, place.column_tile * T::kColumns + box * kWgmmaBoxColumns,
+                   row_tile * kWgmmaRows + c.group * 64);
+    }
+  }
+}
+
 template <class T>
 EADEM_DEVICE void multiply_trees(WgmmaConsumer<T>& c) {
   float x[T::kRegisters], y[T::kRegisters], z[T::kRegisters];
@@ -222,39 +289,25 @@ EADEM_DEVICE void multiply_trees(WgmmaConsumer<T>& c) {
     else
       return &z;
   }();
-#pragma unroll
-  for (int i = 0; i < T::kRegisters; ++i) sum[i] = 0.0f;
-  bool any = false;
-  WgmmaPlace before = {0, 0};
   for (int tile = c.b.cluster; tile < tiles; tile += c.b.clusters) {
+    const WgmmaPlace place = place_of(c.a, tile);
+    multiply_shards(c, x, y, z, parked);
+    if constexpr (T::kParks) add_parked(sum, parked);
     if constexpr (T::kSplit > 1) {
-      multiply_shards(c, x, y, z, parked, [] {});
-      finish_split(c, sum, place_of(c.a, tile));
+      finish_split(c, sum, place);
+    } else if (c.a.boxes) {
+      finish_tree(c, sum, place);
     } else {
-      const WgmmaOutput out = output_of(c, before, any);
-      float h[T::kRegisters];
-      out.residual(c.a, 0, h);
-      multiply_shards(c, x, y, z, parked, [&] {
-        if constexpr (T::kParks) add_parked(sum, parked);
-        store_tile(out, sum, h);
-      });
-      any = true;
-      before = place_of(c.a, tile);
+      finish_chain(c, sum, place);
     }
   }
-  if constexpr (T::kSplit == 1) {
-    const WgmmaOutput out = output_of(c, before, any);
-    float h[T::kRegisters];
-    out.residual(c.a, 0, h);
-    if constexpr (T::kParks) add_parked(sum, parked);
-    store_tile(out, sum, h);
-  }
+  if (c.thread == 0) tensor_store_wait_read<0>();
 }
 
 template <class T>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
-    wgmma_linear(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap y_map,
-                 const WgmmaArgs a) {
+    wgmma_linear(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap x_tail_map,
+                 const __grid_constant__ CUtensorMap y_map, const WgmmaArgs a) {
   extern __shared__ char shared[];
   launch_dependents();
   WgmmaBlock b;
@@ -269,7 +322,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   b.clusters = clustered ? gridDim.x / 2 : gridDim.x;
   if (threadIdx.x == 32) {
     prefetch_map(&x_map);
-    if (a.store_boxes) prefetch_map(&y_map);
+    prefetch_map(&x_tail_map);
+    if (a.boxes) prefetch_map(&y_map);
   }
   if (threadIdx.x == 0) {
     for (int i = 0; i < T::kStages; ++i) {
@@ -286,7 +340,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group == 0) {
     registers_give<40>();
-    if (threadIdx.x == 0) produce<T>(a, b, &x_map);
+    if (threadIdx.x == 0) {
+      WgmmaProducer<T> producer{a, b, &x_map, &x_tail_map, &y_map};
+      producer.run();
+    }
     if constexpr (T::kSplit > 1) {  // the producers' side of the join
       cluster_arrive();
       cluster_wait();

@@ -22,7 +22,8 @@ void launch_wgmma(cudaStream_t stream, const WgmmaLaunch& launch) {
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = launch.args.pair || T::kSplit > 1 ? 2 : 1;
-  EADEM_CHECK(cudaLaunchKernelEx(&config, wgmma_linear<T>, launch.x, launch.y, launch.args) == cudaSuccess);
+  EADEM_CHECK(cudaLaunchKernelEx(&config, wgmma_linear<T>, launch.x, launch.x_tail, launch.y, launch.args) ==
+              cudaSuccess);
 }
 
 }  // namespace eadem::kernels::cuda

@@ -9,10 +9,10 @@
 
 namespace eadem::kernels::cuda {
 
-inline constexpr int kWgmmaRows = 128;       // rows of a tile
-inline constexpr int kWgmmaK = 64;           // k of a ring stage
-inline constexpr int kWgmmaThreads = 384;    // a producer's warpgroup and two that multiply
-inline constexpr int kWgmmaBoxColumns = 32;  // outputs of a box that is stored from shared memory
+inline constexpr int kWgmmaRows = 128;                                  // rows of a tile
+inline constexpr int kWgmmaK = 64;                                      // k of a ring stage
+inline constexpr int kWgmmaThreads = 384;                               // a producer's warpgroup and two that multiply
+inline constexpr int kWgmmaBoxColumns = 32, kWgmmaBoxBytes = 64 * 128;  // a box of y: 64 rows of so many outputs
 
 struct WgmmaArgs {
   const std::byte* weights = nullptr;
@@ -28,11 +28,11 @@ struct WgmmaArgs {
   int column_tiles = 0;  // of kColumns outputs
   bool pair = false;     // two blocks of a cluster, one below the other, share the weights they load
   bool add_to_y = false;
-  bool store_boxes = false;  // y can be stored by tensor map
+  bool boxes = false;  // y can be read and written by tensor map
 };
 
 struct WgmmaLaunch {
-  CUtensorMap x, y;
+  CUtensorMap x, x_tail, y;  // tail: the rows of the last tile, where they are fewer than 128
   WgmmaArgs args;
   int blocks = 0;  // of threads; in clusters of two where args.pair or the kernel splits the shards
 };

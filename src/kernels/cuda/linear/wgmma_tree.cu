@@ -10,8 +10,8 @@ WgmmaKernel wgmma_tree_kernel(int columns, int shards, bool split) {
     return nullptr;
   }
   if (columns != 128) return nullptr;
-  if (shards == 2) return launch_wgmma<WgmmaTile<128, 6, 2, 1>>;
-  if (shards == 4) return launch_wgmma<WgmmaTile<128, 6, 4, 1>>;
+  if (shards == 2) return launch_wgmma<WgmmaTile<128, 5, 2, 1>>;
+  if (shards == 4) return launch_wgmma<WgmmaTile<128, 5, 4, 1>>;
   if (shards == 8) return launch_wgmma<WgmmaTile<128, 5, 8, 1>>;
   return nullptr;
 }
