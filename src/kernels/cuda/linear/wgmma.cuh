@@ -25,45 +25,50 @@ struct WgmmaTile {
   static constexpr int kXBytes = kWgmmaRows * 128, kWeightBytes = kColumns * 128;
   static constexpr int kStageBytes = kXBytes + kWeightBytes;
   static constexpr bool kParks = kShards == 8;  // half of the tree waits in shared memory
-  static constexpr bool kBoxes = kShards == 1 && kSplit == 1 && kColumns >= 128;
+  static constexpr bool kBoxes = kShards == 1 && kSplit == 1 && kColumns % 32 == 0;
   static constexpr bool kResidualByRing = kShards > 1 && kSplit == 1;  // where y can be read by boxes
   static constexpr int kExtraBytes = kResidualByRing ? 256 * kRegisters * 4 : kBoxes ? 4 * 64 * 128 : 0;
   static constexpr int kSharedBytes = 1024 + kStages * kStageBytes + kExtraBytes + 256;
   static_assert(kSharedBytes <= 232448 && kStages * 16 <= 256);
 };
 
+// Where a block stands.
+struct WgmmaBlock {
+  uint32_t ring, extra, barriers;  // shared memory; barriers: full[stages], then empty[stages]
+  int cluster, clusters;
+  uint32_t rank;  // in its cluster
+  int part;       // of the shards
+};
+
 struct WgmmaPlace {
   int row_tile, column_tile;
 };
 
-// Tiles in groups of eight row tiles, so that blocks that run together share weights and rows in the L2 cache.
-EADEM_DEVICE WgmmaPlace place_of(const WgmmaArgs& a, int tile) {
+// A block's tile of its cluster's. In groups of eight row tiles, so that blocks that run together share weights and rows
+// in the L2 cache.
+EADEM_DEVICE WgmmaPlace place_of(const WgmmaArgs& a, const WgmmaBlock& b, int tile) {
   const int height = min(8, a.row_tiles), group = tile / (height * a.column_tiles);
   const int rest = tile - group * height * a.column_tiles, rows = min(height, a.row_tiles - group * height);
-  return {group * height + rest % rows, rest / rows};
+  const int row_tile = group * height + rest % rows, column_tile = rest / rows;
+  const int rank = static_cast<int>(b.rank);
+  return {a.share == WgmmaShare::kWeights ? 2 * row_tile + rank : row_tile,
+          a.share == WgmmaShare::kRows ? 2 * column_tile + rank : column_tile};
 }
-
-// Where a block stands: which tiles, which row tile of a pair, which part of the shards.
-struct WgmmaBlock {
-  uint32_t ring, extra, barriers;  // shared memory; barriers: full[stages], then empty[stages]
-  int cluster, clusters;
-  uint32_t rank;
-  int row_half, part;
-};
 
 template <class T>
 EADEM_DEVICE void load_weights(const WgmmaArgs& a, const WgmmaBlock& b, uint32_t to, uint32_t barrier, int column_tile,
                                int k_tile) {
-  const int share = a.pair ? T::kColumns / 2 : T::kColumns;  // a pair loads half each, for both
-  int n = column_tile * T::kColumns + b.row_half * share;
-  to += T::kXBytes + b.row_half * share * 128;
+  const bool both = a.share == WgmmaShare::kWeights;
+  const int part = both ? T::kColumns / 2 : T::kColumns, first = both ? static_cast<int>(b.rank) * part : 0;
+  int n = column_tile * T::kColumns + first;
+  to += T::kXBytes + first * 128;
 #pragma unroll 1
-  for (int left = share; left > 0;) {
+  for (int left = part; left > 0;) {
     const int row = n % kTileRows, count = min(left, kTileRows - row);
     // Outputs beyond the packed matrix repeat its last tile; they are never stored.
     const int64_t tile = static_cast<int64_t>(min(n / kTileRows, a.weight_tiles - 1)) * a.k_tiles + k_tile;
     const std::byte* from = a.weights + (tile * kTileRows + row) * kTileRowBytes;
-    if (a.pair) {
+    if (both) {
       bulk_load_multicast(to, from, count * kTileRowBytes, barrier, 3);
     } else {
       bulk_load(to, from, count * kTileRowBytes, barrier);
@@ -81,9 +86,6 @@ struct WgmmaProducer {
   uint32_t stage = 0, parity = 1;
   int early = 0;  // stages that have their weights already
 
-  EADEM_DEVICE int row_of(const WgmmaPlace& place) const {
-    return (a.pair ? place.row_tile * 2 + b.row_half : place.row_tile) * kWgmmaRows;
-  }
   // A box with rows beyond the array is slow, so a tile loads the rows that there are; what lies in shared memory for
   // the others reaches no row but theirs, and they are not stored.
   EADEM_DEVICE uint32_t stage_bytes(int row) const {
@@ -101,7 +103,17 @@ struct WgmmaProducer {
       barrier_expect(full, stage_bytes(row));
       load_weights<T>(a, b, to, full, place.column_tile, k_tile);
     }
-    if (row < a.rows) tensor_load(to, row + kWgmmaRows <= a.rows ? x : x_tail, full, k, row);
+    const bool both = a.share == WgmmaShare::kRows;
+    for (int half = both ? static_cast<int>(b.rank) : 0; half < 2; half += both ? 2 : 1) {
+      const int first = row + 64 * half;
+      const CUtensorMap* map = first + 64 <= a.rows ? x : x_tail;
+      if (first >= a.rows) continue;
+      if (both) {
+        tensor_load_multicast(to + half * 8192, map, full, k, first, 3);
+      } else {
+        tensor_load(to + half * 8192, map, full, k, first);
+      }
+    }
     advance();
   }
   // y's tile follows the last k block in two stages: 64 columns each, for both warpgroups.
@@ -119,18 +131,18 @@ struct WgmmaProducer {
   }
   EADEM_DEVICE void run() {
     const int tiles = a.row_tiles * a.column_tiles, first_shard = b.part * T::kShards;
-    const WgmmaPlace first = place_of(a, b.cluster);
+    const WgmmaPlace first = place_of(a, b, b.cluster);
     const int count = min(T::kStages, a.shard_tiles * T::kShards);
     for (int i = 0; i < count; ++i) {
-      barrier_expect(b.barriers + 8 * i, stage_bytes(row_of(first)));
+      barrier_expect(b.barriers + 8 * i, stage_bytes(first.row_tile * kWgmmaRows));
       load_weights<T>(a, b, b.ring + i * T::kStageBytes, b.barriers + 8 * i, first.column_tile,
                       first_shard * a.shard_tiles + i);
     }
     early = count;
     wait_for_prerequisites();
     for (int tile = b.cluster; tile < tiles; tile += b.clusters) {
-      const WgmmaPlace place = place_of(a, tile);
-      const int row = row_of(place);
+      const WgmmaPlace place = place_of(a, b, tile);
+      const int row = place.row_tile * kWgmmaRows;
       for (int shard = first_shard; shard < first_shard + T::kShards; ++shard) {
         for (int i = 0; i < a.shard_tiles; ++i) {
           block(place, row, shard * a.shard_tiles + i, shard * a.shard_k + i * kWgmmaK);
@@ -167,7 +179,7 @@ struct WgmmaConsumer {
   }
   EADEM_DEVICE void release() {
     const uint32_t empty = b.barriers + 8 * (T::kStages + previous);
-    if (a.pair) {
+    if (a.share != WgmmaShare::kNothing) {
       if (thread < 2) barrier_arrive_at(empty, thread);
     } else if (thread == 0) {
       barrier_arrive(empty);

@@ -5,7 +5,8 @@ namespace eadem::kernels::cuda {
 WgmmaKernel wgmma_chain_kernel(int columns) {
   switch (columns) {
     case 48: return launch_wgmma<WgmmaTile<48, 9, 1, 1>>;
-    case 96: return launch_wgmma<WgmmaTile<96, 7, 1, 1>>;
+    case 64: return launch_wgmma<WgmmaTile<64, 8, 1, 1>>;
+    case 96: return launch_wgmma<WgmmaTile<96, 6, 1, 1>>;
     case 128: return launch_wgmma<WgmmaTile<128, 6, 1, 1>>;
     case 192: return launch_wgmma<WgmmaTile<192, 4, 1, 1>>;
     case 256: return launch_wgmma<WgmmaTile<256, 4, 1, 1>>;

@@ -61,8 +61,8 @@ struct WgmmaOutput {
 
 template <class T>
 EADEM_DEVICE WgmmaOutput output_of(const WgmmaConsumer<T>& c, const WgmmaPlace& place, bool on) {
-  const int lane = c.thread % 32, row_tile = c.a.pair ? place.row_tile * 2 + c.b.row_half : place.row_tile;
-  return WgmmaOutput(c.a, row_tile * kWgmmaRows + c.group * 64 + c.thread / 32 * 16 + lane / 4,
+  const int lane = c.thread % 32;
+  return WgmmaOutput(c.a, place.row_tile * kWgmmaRows + c.group * 64 + c.thread / 32 * 16 + lane / 4,
                      place.column_tile * T::kColumns + lane % 4 * 2, on);
 }
 
@@ -127,7 +127,6 @@ template <class T>
 EADEM_DEVICE void finish_chain(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], const WgmmaPlace& place) {
   const WgmmaOutput out = output_of(c, place, true);
   constexpr int kGroups = T::kBoxes ? 4 : 2;
-  const int row_tile = c.a.pair ? place.row_tile * 2 + c.b.row_half : place.row_tile;
 #pragma unroll
   for (int j = 0; j < T::kRegisters / 4; j += kGroups) {
     float h[4 * kGroups];
@@ -137,7 +136,7 @@ EADEM_DEVICE void finish_chain(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], c
     for (int i = 0; i < kGroups; ++i) v[i] = out.value(j + i, d + 4 * (j + i), h + 4 * i);
     if constexpr (T::kBoxes) {
       if (c.a.boxes) {
-        store_box(c, v, place.column_tile * T::kColumns + 8 * j, row_tile * kWgmmaRows + c.group * 64);
+        store_box(c, v, place.column_tile * T::kColumns + 8 * j, place.row_tile * kWgmmaRows + c.group * 64);
         continue;
       }
     }
@@ -186,7 +185,7 @@ EADEM_DEVICE void multiply_chains(WgmmaConsumer<T>& c) {
     pin(d);
     c.start(d, [] {});
     c.drain(d);
-    finish_chain(c, d, place_of(c.a, tile));
+    finish_chain(c, d, place_of(c.a, c.b, tile));
   }
   if constexpr (T::kBoxes) {
     if (c.thread == 0) tensor_store_wait_read<0>();
@@ -239,7 +238,6 @@ EADEM_DEVICE void multiply_shards(WgmmaConsumer<T>& c, float (&x)[T::kRegisters]
 template <class T>
 EADEM_DEVICE void finish_tree(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], const WgmmaPlace& place) {
   const WgmmaOutput out = output_of(c, place, true);
-  const int row_tile = c.a.pair ? place.row_tile * 2 + c.b.row_half : place.row_tile;
   const uint32_t boxes = c.b.extra + c.group * (T::kExtraBytes / 2);
   if (c.thread == 0) tensor_store_wait_read<0>();
   named_barrier(1 + c.group, 128);
@@ -273,7 +271,7 @@ EADEM_DEVICE void finish_tree(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], co
   if (c.thread == 0) {
     for (int box = 0; box < 4; ++box) {
       tensor_store(c.y_map, boxes + box * kWgmmaBoxBytes, place.column_tile * T::kColumns + box * kWgmmaBoxColumns,
-                   row_tile * kWgmmaRows + c.group * 64);
+                   place.row_tile * kWgmmaRows + c.group * 64);
     }
   }
 }
@@ -290,7 +288,7 @@ EADEM_DEVICE void multiply_trees(WgmmaConsumer<T>& c) {
       return &z;
   }();
   for (int tile = c.b.cluster; tile < tiles; tile += c.b.clusters) {
-    const WgmmaPlace place = place_of(c.a, tile);
+    const WgmmaPlace place = place_of(c.a, c.b, tile);
     multiply_shards(c, x, y, z, parked);
     if constexpr (T::kParks) add_parked(sum, parked);
     if constexpr (T::kSplit > 1) {
@@ -314,9 +312,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   b.ring = (shared_address(shared) + 1023) & ~1023u;
   b.extra = b.ring + T::kStages * T::kStageBytes;
   b.barriers = b.extra + T::kExtraBytes;
-  const bool clustered = a.pair || T::kSplit > 1;
+  const bool clustered = a.share != WgmmaShare::kNothing || T::kSplit > 1;
   b.rank = clustered ? cluster_rank() : 0;
-  b.row_half = T::kSplit == 1 ? b.rank : 0;
   b.part = T::kSplit == 1 ? 0 : b.rank;
   b.cluster = clustered ? blockIdx.x / 2 : blockIdx.x;
   b.clusters = clustered ? gridDim.x / 2 : gridDim.x;
@@ -328,7 +325,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < T::kStages; ++i) {
       barrier_init(b.barriers + 8 * i, 1);
-      barrier_init(b.barriers + 8 * (T::kStages + i), a.pair ? 4 : 2);
+      barrier_init(b.barriers + 8 * (T::kStages + i), a.share != WgmmaShare::kNothing ? 4 : 2);
     }
     barrier_init_fence();
   }

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/linear/wgmma_plan.h"
+
 namespace eadem::kernels::cuda {
 
 inline constexpr int kWgmmaRows = 128;                                  // rows of a tile
@@ -20,25 +22,24 @@ struct WgmmaArgs {
   float* y = nullptr;
   int64_t y_stride = 0;
   int rows = 0, n = 0;
-  int weight_tiles = 0;  // of 128 outputs
-  int k_tiles = 0;       // of the packed matrix, all shards
-  int shard_k = 0;       // elements of a shard in x
-  int shard_tiles = 0;   // k blocks of a shard
-  int row_tiles = 0;     // in units of a cluster's rows
-  int column_tiles = 0;  // of kColumns outputs
-  bool pair = false;     // two blocks of a cluster, one below the other, share the weights they load
+  int weight_tiles = 0;                 // of 128 outputs
+  int k_tiles = 0;                      // of the packed matrix, all shards
+  int shard_k = 0;                      // elements of a shard in x
+  int shard_tiles = 0;                  // k blocks of a shard
+  int row_tiles = 0, column_tiles = 0;  // of a cluster: one tile or two
+  WgmmaShare share = WgmmaShare::kNothing;
   bool add_to_y = false;
   bool boxes = false;  // y can be read and written by tensor map
 };
 
 struct WgmmaLaunch {
-  CUtensorMap x, x_tail, y;  // tail: the rows of the last tile, where they are fewer than 128
+  CUtensorMap x, x_tail, y;  // x by boxes of 64 rows; tail: of the last rows, fewer than 64
   WgmmaArgs args;
-  int blocks = 0;  // of threads; in clusters of two where args.pair or the kernel splits the shards
+  int blocks = 0;  // of threads; in clusters of two where they share or the kernel splits the shards
 };
 using WgmmaKernel = void (*)(cudaStream_t, const WgmmaLaunch&);
 
-// The kernel of a chain over tiles of that many columns: 48, 96, 128, 192 or 256.
+// The kernel of a chain over tiles of that many columns: 48, 64, 96, 128, 192 or 256.
 WgmmaKernel wgmma_chain_kernel(int columns);
 // The kernel of that many shards: 128 columns, whole or (eight shards) split over a cluster; 64 columns, split.
 WgmmaKernel wgmma_tree_kernel(int columns, int shards, bool split);

@@ -34,11 +34,11 @@ WgmmaPlan plan_wgmma(int n, int rows, int shards, int processors) {
     const long waves = c.split ? 1 : (tiles + processors - 1) / processors;
     const long cost = waves * block_cycles(c.columns) / (c.split ? 2 : 1);
     if (best.columns != 0 && cost >= best_cost) continue;
-    // A pair saves reads of weights; it must not cost a wave by an odd row tile that nobody needs.
+    // Sharing weights must not cost a wave by an odd row tile that nobody needs.
     const long paired = static_cast<long>((row_tiles + 1) / 2) * ((n + c.columns - 1) / c.columns);
-    const bool pair =
+    const bool share =
         !c.split && c.columns >= 96 && row_tiles > 1 && (paired + processors / 2 - 1) / (processors / 2) <= waves;
-    best = {c.columns, c.split, pair};
+    best = {c.columns, c.split, share ? WgmmaShare::kWeights : WgmmaShare::kNothing};
     best_cost = cost;
   }
   return best;
