@@ -148,9 +148,7 @@ struct LayerData {
 Variant ours(const LayerData& d, const char* name, kernels::cuda::WgmmaPlan plan, int rows, int processors, bool add,
              int pad) {
   std::string title = std::string(name) + " n" + std::to_string(plan.columns);
-  title += std::string(plan.split ? " split" : "") +
-           (plan.share == kernels::cuda::WgmmaShare::kWeights ? " pair" : "") +
-           (plan.share == kernels::cuda::WgmmaShare::kRows ? " twin" : "");
+  title += std::string(plan.split ? " split" : "");
   return {title,
           [=, &d](int i) {
             const size_t copy = static_cast<size_t>(i % d.copies);
@@ -170,16 +168,14 @@ Variant ours(const LayerData& d, const char* name, kernels::cuda::WgmmaPlan plan
 void add_others(std::vector<Variant>& variants, const LayerData& d, int rows, int processors) {
   const bool tree = d.shape.shards > 1;
   for (int columns : {48, 64, 96, 128, 192, 256}) {
-    for (int way = 0; way < 4; ++way) {
-      using kernels::cuda::WgmmaShare;
-      const auto share = way == 2 ? WgmmaShare::kWeights : way == 3 ? WgmmaShare::kRows : WgmmaShare::kNothing;
-      const kernels::cuda::WgmmaPlan plan{columns, way == 1, share};
+    for (bool split : {false, true}) {
+      const kernels::cuda::WgmmaPlan plan{columns, split};
       const long blocks = static_cast<long>((rows + 127) / 128) * ((d.shape.n + columns - 1) / columns);
-      const bool possible = tree ? columns == 128 || (columns == 64 && way == 1) : way != 1;
-      if (!possible || (way == 1 && 2 * blocks > processors) || (way == 2 && (rows <= 128 || columns < 96))) continue;
+      const bool possible = tree ? columns == 128 || (columns == 64 && split) : !split;
+      if (!possible || (split && 2 * blocks > processors)) continue;
       if (blocks < processors / 3 || blocks > 24L * processors) continue;
       variants.push_back(ours(d, "tile", plan, rows, processors, tree, 0));
-      if (tree && way == 0) variants.push_back(ours(d, "no residual", plan, rows, processors, false, 0));
+      if (tree && !split) variants.push_back(ours(d, "no residual", plan, rows, processors, false, 0));
     }
   }
   const auto plan = kernels::cuda::plan_wgmma(d.shape.n, rows, d.shape.shards, processors);

@@ -27,30 +27,13 @@ EADEM_DEVICE void barrier_arrive(uint32_t barrier) {
 EADEM_DEVICE void barrier_arrive(uint32_t barrier, int count) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
-// At the same barrier of the cluster's block `rank`. No wider scope than the default: the data went by bulk copies, and
-// acquire or release over the cluster costs a factor of 1.3 to 2.4.
-EADEM_DEVICE void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
-  asm volatile(
-      "{.reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::
-          "r"(barrier),
-      "r"(rank)
-      : "memory");
-}
 // Waits until the phase of that parity is over: by polling, where a late wake-up costs more than issue slots.
 EADEM_DEVICE void barrier_poll(uint32_t barrier, uint32_t parity) {
-#ifdef EADEM_HINT
-  asm volatile(
-      "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1, %2; @!done bra again;}" ::"r"(
-          barrier),
-      "r"(parity), "r"(0x989680)
-      : "memory");
-#else
   asm volatile(
       "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra again;}" ::"r"(
           barrier),
       "r"(parity)
       : "memory");
-#endif
 }
 // The same, asleep. The hint lets the thread sleep: a polling one takes issue slots.
 EADEM_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
@@ -68,14 +51,6 @@ EADEM_DEVICE void bulk_load(uint32_t to, const void* from, uint32_t bytes, uint3
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
-}
-// To the same place of every block of the cluster whose bit is set, and to the barrier there.
-EADEM_DEVICE void bulk_load_multicast(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier, uint16_t mask) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
-      "%4;" ::"r"(to),
-      "l"(from), "r"(bytes), "r"(barrier), "h"(mask)
-      : "memory");
 }
 EADEM_DEVICE void tensor_load(uint32_t to, const CUtensorMap* map, uint32_t barrier, int x, int y) {
   asm volatile(

@@ -14,7 +14,6 @@ namespace {
 using kernels::LinearCall;
 using kernels::LinearShape;
 using kernels::cuda::WgmmaPlan;
-using kernels::cuda::WgmmaShare;
 using tests::DeviceArray;
 
 // tree + bias, before the residual. x: [rows][k], w: [n][k].
@@ -122,8 +121,7 @@ class Layer {
 
 std::string name(const Case& c, int rows, const WgmmaPlan& p) {
   return "n " + std::to_string(c.n) + " k " + std::to_string(c.k) + " shards " + std::to_string(c.shards) + " rows " +
-         std::to_string(rows) + " columns " + std::to_string(p.columns) + (p.split ? " split" : "") +
-         (p.share == WgmmaShare::kWeights ? " pair" : "") + (p.share == WgmmaShare::kRows ? " twin" : "");
+         std::to_string(rows) + " columns " + std::to_string(p.columns) + (p.split ? " split" : "");
 }
 
 TEST(WgmmaLinear, EveryNumberOfRows) {
@@ -144,10 +142,9 @@ TEST(WgmmaLinear, EveryTile) {
     Layer layer(c);
     for (int rows : {65, 128, 129, 256, 257, 512, 640, 700}) {
       for (int columns : {48, 64, 96, 128, 192, 256}) {
-        for (int way = 0; way < 4; ++way) {
-          const auto share = way == 2 ? WgmmaShare::kWeights : way == 3 ? WgmmaShare::kRows : WgmmaShare::kNothing;
-          const WgmmaPlan plan{columns, way == 1, share};
-          const bool chain = c.shards == 1 && !plan.split && !(columns == 48 && way == 2);
+        for (bool split : {false, true}) {
+          const WgmmaPlan plan{columns, split};
+          const bool chain = c.shards == 1 && !plan.split;
           const bool tree = c.shards == 8 && (columns == 128 || (columns == 64 && plan.split));
           if (chain || tree) ASSERT_EQ(layer.wrong(rows, &plan), 0u) << name(c, rows, plan);
         }

@@ -5,9 +5,9 @@
 namespace eadem::kernels::cuda {
 namespace {
 
-using Heads64 = PrefillLayout<1, 3, 4, 4, true, false, false>;
-using Heads128 = PrefillLayout<2, 3, 2, 3, true, true, false>;
-using Heads256 = PrefillLayout<4, 2, 2, 2, false, true, false>;
+using Heads64 = PrefillLayout<1, 3, 4, 4, true>;
+using Heads128 = PrefillLayout<2, 3, 2, 3, true>;
+using Heads256 = PrefillLayout<4, 2, 2, 2, false>;
 
 template <class T>
 void launch(cudaStream_t stream, const PrefillArgs& args, int blocks) {

@@ -15,10 +15,10 @@
 namespace eadem::kernels::cuda {
 
 // kTiles_: column tiles of 64 of a head; kGroups_: warpgroups of 64 rows; kKeys_, kValues_: stages of K and of V.
-template <int kTiles_, int kGroups_, int kKeys_, int kValues_, bool kTotalShared_, bool kMergeFirst_, bool kLate_>
+template <int kTiles_, int kGroups_, int kKeys_, int kValues_, bool kTotalShared_>
 struct PrefillLayout {
   static constexpr int kTiles = kTiles_, kGroups = kGroups_, kKeys = kKeys_, kValues = kValues_;
-  static constexpr bool kTotalShared = kTotalShared_, kMergeFirst = kMergeFirst_, kLate = kLate_;
+  static constexpr bool kTotalShared = kTotalShared_;
   static constexpr int kHead = 64 * kTiles, kRegisters = kHead / 2, kImage = kTiles * kKvTileBytes;
   static constexpr int kThreads = (kGroups + 1) * 128;
   static constexpr int kTotalBytes = 64 * kHead * 4;  // of a warpgroup
@@ -344,16 +344,14 @@ struct PrefillConsumer {
   EADEM_DEVICE void soften(int upper_far, bool pending) {
     if constexpr (kMasked) hide(upper_far, numerics::kMinusInfinity);
     if (!kMasked && all_quiet()) {
-      if (!T::kLate) values_done(pending);
+      values_done(pending);
       upper.a = lower.a = 1.0f;
       weigh<false>();
-      if (T::kLate) values_done(pending);
     } else {
       const Moved moved = move_references(largest());
-      if (T::kLate) weigh<true>();
       values_done(pending);
       rescale(moved);
-      if (!T::kLate) weigh<true>();
+      weigh<true>();
     }
     if constexpr (kMasked) hide(upper_far, 0.0f);
     add_to_l();
@@ -421,7 +419,7 @@ struct PrefillConsumer {
 
   template <bool kMasked>
   EADEM_DEVICE void step(int block, int upper_far) {
-    if (T::kMergeFirst && block % 16 == 0) {  // the merge has no registers for scores
+    if (block % 16 == 0) {  // the merge has no registers for scores
       add_values();
       wgmma_wait<0>();
       pin(o);
@@ -431,13 +429,7 @@ struct PrefillConsumer {
     } else {
       scores();
       add_values();
-      if (!T::kMergeFirst && block % 16 == 0) {
-        wgmma_wait<0>();
-        pin(o);
-        merge(false);
-      } else {
-        wgmma_wait<1>();
-      }
+      wgmma_wait<1>();
     }
     pin(s);
     release_keys();

@@ -28,7 +28,6 @@ void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int pro
 void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int processors, const WgmmaPlan& plan) {
   EADEM_CHECK(linear_wgmma_serves(call) && rows > 0);
   const LinearShape& s = *call.shape;
-  const int row_blocks = (rows + kWgmmaRows - 1) / kWgmmaRows;
 
   WgmmaLaunch launch;
   WgmmaArgs& a = launch.args;
@@ -42,23 +41,20 @@ void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int pro
   a.k_tiles = k_tiles(s);
   a.shard_k = shard_k(s);
   a.shard_tiles = shard_tiles(s);
-  const bool below = plan.share == WgmmaShare::kWeights, beside = plan.share == WgmmaShare::kRows;
-  const int column_blocks = (s.n + plan.columns - 1) / plan.columns;
-  a.share = plan.share;
-  a.row_tiles = below ? (row_blocks + 1) / 2 : row_blocks;
-  a.column_tiles = beside ? (column_blocks + 1) / 2 : column_blocks;
+  a.row_tiles = (rows + kWgmmaRows - 1) / kWgmmaRows;
+  a.column_tiles = (s.n + plan.columns - 1) / plan.columns;
   a.add_to_y = call.add_to_y;
   a.boxes = s.n % 4 == 0 && call.y_stride % 4 == 0 && aligned(call.y, 16);  // a box is clipped to 16 bytes
 
-  const int tiles = a.row_tiles * a.column_tiles, width = below || beside || plan.split ? 2 : 1;
-  launch.blocks = width * (plan.split ? tiles : std::min(tiles, processors / width));
-  const auto x_map = [&](int box_rows) {
+  const int tiles = a.row_tiles * a.column_tiles;
+  launch.blocks = plan.split ? 2 * tiles : std::min(tiles, processors);
+  const auto x_map = [&](int height) {
     const auto k = static_cast<uint64_t>(s.k_padded), m = static_cast<uint64_t>(rows);
     return make_tensor_map(call.x.operands, TensorElement::kBf16, {k, m}, {k * sizeof(uint16_t)},
-                           {kWgmmaK, static_cast<uint32_t>(box_rows)});
+                           {kWgmmaK, static_cast<uint32_t>(height)});
   };
-  launch.x = x_map(64);
-  launch.x_tail = rows % 64 == 0 ? launch.x : x_map(rows % 64);
+  launch.x = x_map(kWgmmaRows);
+  launch.x_tail = rows % kWgmmaRows == 0 ? launch.x : x_map(rows % kWgmmaRows);
   launch.y = launch.x;
   if (a.boxes) {
     launch.y =

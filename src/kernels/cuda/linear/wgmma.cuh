@@ -36,119 +36,95 @@ struct WgmmaTile {
 struct WgmmaBlock {
   uint32_t ring, extra, barriers;  // shared memory; barriers: full[stages], then empty[stages]
   int cluster, clusters;
-  uint32_t rank;  // in its cluster
-  int part;       // of the shards
+  int part;  // of the shards, in a cluster
 };
 
 struct WgmmaPlace {
   int row_tile, column_tile;
 };
 
-// A block's tile of its cluster's. In groups of eight row tiles, so that blocks that run together share weights and rows
-// in the L2 cache.
-EADEM_DEVICE WgmmaPlace place_of(const WgmmaArgs& a, const WgmmaBlock& b, int tile) {
+// In groups of eight row tiles, so that blocks that run together share weights and rows in the L2 cache.
+EADEM_DEVICE WgmmaPlace place_of(const WgmmaArgs& a, int tile) {
   const int height = min(8, a.row_tiles), group = tile / (height * a.column_tiles);
   const int rest = tile - group * height * a.column_tiles, rows = min(height, a.row_tiles - group * height);
-  const int row_tile = group * height + rest % rows, column_tile = rest / rows;
-  const int rank = static_cast<int>(b.rank);
-  return {a.share == WgmmaShare::kWeights ? 2 * row_tile + rank : row_tile,
-          a.share == WgmmaShare::kRows ? 2 * column_tile + rank : column_tile};
+  return {group * height + rest % rows, rest / rows};
 }
 
+// A thread that fills the ring. What it does for a k block must be short: one thread has the latency of each of its
+// instructions, and a small tile's k block lasts 400 cycles. So one thread brings weights and another one rows.
 template <class T>
-EADEM_DEVICE void load_weights(const WgmmaArgs& a, const WgmmaBlock& b, uint32_t to, uint32_t barrier, int column_tile,
-                               int k_tile) {
-  const bool both = a.share == WgmmaShare::kWeights;
-  const int part = both ? T::kColumns / 2 : T::kColumns, first = both ? static_cast<int>(b.rank) * part : 0;
-  int n = column_tile * T::kColumns + first;
-  to += T::kXBytes + first * 128;
-#pragma unroll 1
-  for (int left = part; left > 0;) {
-    const int row = n % kTileRows, count = min(left, kTileRows - row);
-    // Outputs beyond the packed matrix repeat its last tile; they are never stored.
-    const int64_t tile = static_cast<int64_t>(min(n / kTileRows, a.weight_tiles - 1)) * a.k_tiles + k_tile;
-    const std::byte* from = a.weights + (tile * kTileRows + row) * kTileRowBytes;
-    if (both) {
-      bulk_load_multicast(to, from, count * kTileRowBytes, barrier, 3);
-    } else {
-      bulk_load(to, from, count * kTileRowBytes, barrier);
-    }
-    n += count, left -= count, to += count * kTileRowBytes;
-  }
-}
-
-// One thread. The first weights are asked for before the kernel waits for the one before it in the stream.
-template <class T>
-struct WgmmaProducer {
+struct WgmmaLoader {
   const WgmmaArgs& a;
   const WgmmaBlock& b;
-  const CUtensorMap *x, *x_tail, *y;
   uint32_t stage = 0, parity = 1;
-  int early = 0;  // stages that have their weights already
 
-  // A box with rows beyond the array is slow, so a tile loads the rows that there are; what lies in shared memory for
-  // the others reaches no row but theirs, and they are not stored.
-  EADEM_DEVICE uint32_t stage_bytes(int row) const {
-    return T::kWeightBytes + max(0, min(kWgmmaRows, a.rows - row)) * 128;
-  }
+  EADEM_DEVICE uint32_t full() const { return b.barriers + 8 * stage; }
+  EADEM_DEVICE uint32_t place() const { return b.ring + stage * T::kStageBytes; }
+  EADEM_DEVICE void wait_empty() const { barrier_poll(b.barriers + 8 * (T::kStages + stage), parity); }
   EADEM_DEVICE void advance() {
     if (++stage == T::kStages) stage = 0, parity ^= 1;
   }
-  EADEM_DEVICE void block(const WgmmaPlace& place, int row, int k_tile, int k) {
-    const uint32_t to = b.ring + stage * T::kStageBytes, full = b.barriers + 8 * stage;
-    if (early > 0) {
-      --early;
-    } else {
-      barrier_poll(full + 8 * T::kStages, parity);
-      barrier_expect(full, stage_bytes(row));
-      load_weights<T>(a, b, to, full, place.column_tile, k_tile);
-    }
-    const bool both = a.share == WgmmaShare::kRows;
-    for (int half = both ? static_cast<int>(b.rank) : 0; half < 2; half += both ? 2 : 1) {
-      const int first = row + 64 * half;
-      const CUtensorMap* map = first + 64 <= a.rows ? x : x_tail;
-      if (first >= a.rows) continue;
-      if (both) {
-        tensor_load_multicast(to + half * 8192, map, full, k, first, 3);
-      } else {
-        tensor_load(to + half * 8192, map, full, k, first);
-      }
-    }
-    advance();
+  // y's tile follows the last k block in two stages.
+  EADEM_DEVICE bool residual() const { return T::kResidualByRing && a.boxes && a.add_to_y; }
+
+  // The packed rows of outputs n ..., from the block's first k block on; beyond the matrix those of its last tile,
+  // whose results are never stored.
+  EADEM_DEVICE const std::byte* weights_at(int n) const {
+    const int64_t tile = static_cast<int64_t>(min(n / kTileRows, a.weight_tiles - 1)) * a.k_tiles;
+    return a.weights + ((tile + b.part * T::kShards * a.shard_tiles) * kTileRows + n % kTileRows) * kTileRowBytes;
   }
-  // y's tile follows the last k block in two stages: 64 columns each, for both warpgroups.
-  EADEM_DEVICE void residual(const WgmmaPlace& place, int row) {
-    for (int half = 0; half < 2; ++half) {
-      const uint32_t to = b.ring + stage * T::kStageBytes, full = b.barriers + 8 * stage;
-      barrier_poll(full + 8 * T::kStages, parity);
-      barrier_expect(full, 4 * kWgmmaBoxBytes);
-      for (int i = 0; i < 4; ++i) {
-        const int column = place.column_tile * T::kColumns + half * 64 + i % 2 * kWgmmaBoxColumns;
-        tensor_load(to + i * kWgmmaBoxBytes, y, full, column, row + i / 2 * 64);
-      }
-      advance();
-    }
-  }
-  EADEM_DEVICE void run() {
-    const int tiles = a.row_tiles * a.column_tiles, first_shard = b.part * T::kShards;
-    const WgmmaPlace first = place_of(a, b, b.cluster);
-    const int count = min(T::kStages, a.shard_tiles * T::kShards);
-    for (int i = 0; i < count; ++i) {
-      barrier_expect(b.barriers + 8 * i, stage_bytes(first.row_tile * kWgmmaRows));
-      load_weights<T>(a, b, b.ring + i * T::kStageBytes, b.barriers + 8 * i, first.column_tile,
-                      first_shard * a.shard_tiles + i);
-    }
-    early = count;
-    wait_for_prerequisites();
+  // Waits for nothing in the stream: weights are nobody's results.
+  EADEM_DEVICE void weights() {
+    const int tiles = a.row_tiles * a.column_tiles, blocks = a.shard_tiles * T::kShards;
     for (int tile = b.cluster; tile < tiles; tile += b.clusters) {
-      const WgmmaPlace place = place_of(a, b, tile);
-      const int row = place.row_tile * kWgmmaRows;
-      for (int shard = first_shard; shard < first_shard + T::kShards; ++shard) {
-        for (int i = 0; i < a.shard_tiles; ++i) {
-          block(place, row, shard * a.shard_tiles + i, shard * a.shard_k + i * kWgmmaK);
+      const int n = place_of(a, tile).column_tile * T::kColumns;
+      const int upper = min(T::kColumns, kTileRows - n % kTileRows);  // rows in the first of at most two packed tiles
+      const uint32_t upper_bytes = upper * kTileRowBytes, lower_bytes = T::kWeightBytes - upper_bytes;
+      const std::byte *from = weights_at(n), *below = weights_at(n + upper);
+#pragma unroll 1
+      for (int block = 0; block < blocks; ++block, from += kTileBytes, below += kTileBytes) {
+        wait_empty();
+        barrier_expect(full(), T::kWeightBytes);
+        const uint32_t to = place() + T::kXBytes;
+        bulk_load(to, from, upper_bytes, full());
+        if (lower_bytes > 0) bulk_load(to + upper_bytes, below, lower_bytes, full());
+        advance();
+      }
+      for (int i = 0; residual() && i < 2; ++i) {
+        wait_empty();
+        barrier_arrive(full());
+        advance();
+      }
+    }
+  }
+
+  // Boxes have the rows that there are: one with rows beyond the array is slow. What lies in shared memory for the
+  // others reaches no row but theirs, and they are not stored.
+  EADEM_DEVICE void rows(const CUtensorMap* x, const CUtensorMap* x_tail, const CUtensorMap* y) {
+    const int tiles = a.row_tiles * a.column_tiles;
+    for (int tile = b.cluster; tile < tiles; tile += b.clusters) {
+      const WgmmaPlace at = place_of(a, tile);
+      const int row = at.row_tile * kWgmmaRows, height = min(kWgmmaRows, a.rows - row);
+      const CUtensorMap* map = height == kWgmmaRows ? x : x_tail;
+      for (int shard = b.part * T::kShards; shard < (b.part + 1) * T::kShards; ++shard) {
+        int k = shard * a.shard_k;
+#pragma unroll 1
+        for (int block = 0; block < a.shard_tiles; ++block, k += kWgmmaK) {
+          wait_empty();
+          barrier_expect(full(), height * 128);
+          tensor_load(place(), map, full(), k, row);
+          advance();
         }
       }
-      if (T::kResidualByRing && a.boxes && a.add_to_y) residual(place, row);
+      for (int half = 0; residual() && half < 2; ++half) {  // 64 columns each, for both warpgroups
+        wait_empty();
+        barrier_expect(full(), 4 * kWgmmaBoxBytes);
+        for (int i = 0; i < 4; ++i) {
+          const int column = at.column_tile * T::kColumns + half * 64 + i % 2 * kWgmmaBoxColumns;
+          tensor_load(place() + i * kWgmmaBoxBytes, y, full(), column, row + i / 2 * 64);
+        }
+        advance();
+      }
     }
   }
 };
@@ -179,11 +155,7 @@ struct WgmmaConsumer {
   }
   EADEM_DEVICE void release() {
     const uint32_t empty = b.barriers + 8 * (T::kStages + previous);
-    if (a.share != WgmmaShare::kNothing) {
-      if (thread < 2) barrier_arrive_at(empty, thread);
-    } else if (thread == 0) {
-      barrier_arrive(empty);
-    }
+    if (thread == 0) barrier_arrive(empty);
   }
   EADEM_DEVICE void advance() {
     previous = stage;

@@ -164,7 +164,7 @@ EADEM_DEVICE void finish_split(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], c
   }
   cluster_arrive();
   cluster_wait();
-  const uint32_t other = remote_address(c.b.ring, c.b.rank ^ 1);
+  const uint32_t other = remote_address(c.b.ring, c.b.part ^ 1);
 #pragma unroll
   for (int j = 0; j < kHalf; ++j) {
     const float *low = d + 4 * j, *high = d + 4 * (j + kHalf);
@@ -185,7 +185,7 @@ EADEM_DEVICE void multiply_chains(WgmmaConsumer<T>& c) {
     pin(d);
     c.start(d, [] {});
     c.drain(d);
-    finish_chain(c, d, place_of(c.a, c.b, tile));
+    finish_chain(c, d, place_of(c.a, tile));
   }
   if constexpr (T::kBoxes) {
     if (c.thread == 0) tensor_store_wait_read<0>();
@@ -288,7 +288,7 @@ EADEM_DEVICE void multiply_trees(WgmmaConsumer<T>& c) {
       return &z;
   }();
   for (int tile = c.b.cluster; tile < tiles; tile += c.b.clusters) {
-    const WgmmaPlace place = place_of(c.a, c.b, tile);
+    const WgmmaPlace place = place_of(c.a, tile);
     multiply_shards(c, x, y, z, parked);
     if constexpr (T::kParks) add_parked(sum, parked);
     if constexpr (T::kSplit > 1) {
@@ -312,11 +312,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   b.ring = (shared_address(shared) + 1023) & ~1023u;
   b.extra = b.ring + T::kStages * T::kStageBytes;
   b.barriers = b.extra + T::kExtraBytes;
-  const bool clustered = a.share != WgmmaShare::kNothing || T::kSplit > 1;
-  b.rank = clustered ? cluster_rank() : 0;
-  b.part = T::kSplit == 1 ? 0 : b.rank;
-  b.cluster = clustered ? blockIdx.x / 2 : blockIdx.x;
-  b.clusters = clustered ? gridDim.x / 2 : gridDim.x;
+  constexpr bool kCluster = T::kSplit > 1;
+  b.part = kCluster ? static_cast<int>(cluster_rank()) : 0;
+  b.cluster = kCluster ? blockIdx.x / 2 : blockIdx.x;
+  b.clusters = kCluster ? gridDim.x / 2 : gridDim.x;
   if (threadIdx.x == 32) {
     prefetch_map(&x_map);
     prefetch_map(&x_tail_map);
@@ -324,22 +323,24 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   }
   if (threadIdx.x == 0) {
     for (int i = 0; i < T::kStages; ++i) {
-      barrier_init(b.barriers + 8 * i, 1);
-      barrier_init(b.barriers + 8 * (T::kStages + i), a.share != WgmmaShare::kNothing ? 4 : 2);
+      barrier_init(b.barriers + 8 * i, 2);
+      barrier_init(b.barriers + 8 * (T::kStages + i), 2);
     }
     barrier_init_fence();
   }
   __syncthreads();
-  if (clustered) {
+  if constexpr (kCluster) {
     cluster_arrive();
     cluster_wait();
   }
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group == 0) {
     registers_give<40>();
-    if (threadIdx.x == 0) {
-      WgmmaProducer<T> producer{a, b, &x_map, &x_tail_map, &y_map};
-      producer.run();
+    WgmmaLoader<T> loader{a, b};
+    if (threadIdx.x == 0) loader.weights();
+    if (threadIdx.x == 64) {
+      wait_for_prerequisites();
+      loader.rows(&x_map, &x_tail_map, &y_map);
     }
     if constexpr (T::kSplit > 1) {  // the producers' side of the join
       cluster_arrive();
@@ -355,7 +356,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
       multiply_trees(c);
     }
   }
-  if (clustered) {  // no block ends while its neighbour may still write into it
+  if constexpr (kCluster) {  // no block ends while its neighbour may still write into it
     cluster_arrive();
     cluster_wait();
   }

@@ -21,7 +21,7 @@ void launch_wgmma(cudaStream_t stream, const WgmmaLaunch& launch) {
   config.dynamicSmemBytes = T::kSharedBytes;
   config.stream = stream;
   config.attrs = attributes;
-  config.numAttrs = launch.args.share != WgmmaShare::kNothing || T::kSplit > 1 ? 2 : 1;
+  config.numAttrs = T::kSplit > 1 ? 2 : 1;
   EADEM_CHECK(cudaLaunchKernelEx(&config, wgmma_linear<T>, launch.x, launch.x_tail, launch.y, launch.args) ==
               cudaSuccess);
 }

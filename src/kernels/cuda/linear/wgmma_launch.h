@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/linear/wgmma_plan.h"
-
 namespace eadem::kernels::cuda {
 
 inline constexpr int kWgmmaRows = 128;                                  // rows of a tile
@@ -22,20 +20,19 @@ struct WgmmaArgs {
   float* y = nullptr;
   int64_t y_stride = 0;
   int rows = 0, n = 0;
-  int weight_tiles = 0;                 // of 128 outputs
-  int k_tiles = 0;                      // of the packed matrix, all shards
-  int shard_k = 0;                      // elements of a shard in x
-  int shard_tiles = 0;                  // k blocks of a shard
-  int row_tiles = 0, column_tiles = 0;  // of a cluster: one tile or two
-  WgmmaShare share = WgmmaShare::kNothing;
+  int weight_tiles = 0;  // of 128 outputs
+  int k_tiles = 0;       // of the packed matrix, all shards
+  int shard_k = 0;       // elements of a shard in x
+  int shard_tiles = 0;   // k blocks of a shard
+  int row_tiles = 0, column_tiles = 0;
   bool add_to_y = false;
   bool boxes = false;  // y can be read and written by tensor map
 };
 
 struct WgmmaLaunch {
-  CUtensorMap x, x_tail, y;  // x by boxes of 64 rows; tail: of the last rows, fewer than 64
+  CUtensorMap x, x_tail, y;  // x by boxes of 128 rows; tail: of the rest
   WgmmaArgs args;
-  int blocks = 0;  // of threads; in clusters of two where they share or the kernel splits the shards
+  int blocks = 0;  // of threads; in clusters of two where the kernel splits the shards
 };
 using WgmmaKernel = void (*)(cudaStream_t, const WgmmaLaunch&);
 

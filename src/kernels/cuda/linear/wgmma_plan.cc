@@ -19,10 +19,11 @@ struct Candidate {
 }  // namespace
 
 WgmmaPlan plan_wgmma(int n, int rows, int shards, int processors) {
-  static constexpr Candidate kChains[] = {{48, false}, {96, false}, {128, false}, {192, false}, {256, false}};
+  static constexpr Candidate kChains[] = {{48, false},  {64, false},  {96, false},
+                                          {128, false}, {192, false}, {256, false}};
   static constexpr Candidate kTrees[] = {{128, false}, {64, true}, {128, true}};
   const Candidate* candidates = shards == 1 ? kChains : kTrees;
-  const int count = shards == 1 ? 5 : shards == 8 ? 3 : 1;
+  const int count = shards == 1 ? 6 : shards == 8 ? 3 : 1;
   const int row_tiles = (rows + kWgmmaRows - 1) / kWgmmaRows;
 
   WgmmaPlan best;
@@ -34,11 +35,7 @@ WgmmaPlan plan_wgmma(int n, int rows, int shards, int processors) {
     const long waves = c.split ? 1 : (tiles + processors - 1) / processors;
     const long cost = waves * block_cycles(c.columns) / (c.split ? 2 : 1);
     if (best.columns != 0 && cost >= best_cost) continue;
-    // Sharing weights must not cost a wave by an odd row tile that nobody needs.
-    const long paired = static_cast<long>((row_tiles + 1) / 2) * ((n + c.columns - 1) / c.columns);
-    const bool share =
-        !c.split && c.columns >= 96 && row_tiles > 1 && (paired + processors / 2 - 1) / (processors / 2) <= waves;
-    best = {c.columns, c.split, share ? WgmmaShare::kWeights : WgmmaShare::kNothing};
+    best = {c.columns, c.split};
     best_cost = cost;
   }
   return best;
