@@ -24,7 +24,7 @@ constexpr std::string_view kMaxTokens = R"({"type":"integer","minimum":1,"maximu
 
 constexpr Field kFields[] = {
     {"model", kText | kEmbeddings | kTokenize | kDetokenize | kVerify, kOwn, kString,
-     "A name that /v1/models lists; absent: the first of them. Another name: 404."},
+     "A name that /v1/models lists; absent or empty: the first of them. Another name: 404."},
     // Prompts.
     {"prompt", kCompletions, kOwn, R"({"$ref":"#/components/schemas/Prompt"})",
      "A text, a list of texts, a list of token ids, or a list of such lists."},

@@ -20,7 +20,10 @@ ordered_json body_schema(const Context& context, Endpoint endpoint, std::vector<
   for (const Field& field : all_fields()) {
     if ((field.endpoints & endpoint) == 0) continue;
     ordered_json schema = parse(field.schema);
-    if (field.name == "model") schema = {{"enum", context.options.model_names}};
+    if (field.name == "model") {
+      schema = {{"enum", context.options.model_names}};
+      schema["enum"].push_back("");
+    }
     if (field.name == "receipt" && context.options.receipt_key == nullptr) schema = {{"const", false}};
     if (field.name == "dimensions") schema = {{"const", context.engine.info().hidden}};
     if (std::find(required.begin(), required.end(), field.name) == required.end()) {
