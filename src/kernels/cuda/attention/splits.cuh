@@ -302,6 +302,7 @@ __device__ __forceinline__ void feed(const SplitWork& work, const Unit& unit, Ha
   const uint32_t query_bytes = 2 * static_cast<uint32_t>(work.shape.head_padded);
   const int32_t* table = kv.tables + unit.sequence * kv.table_stride + unit.block_begin;
   const int32_t id = lane < blocks ? table[lane] : 0;  // a split has 16 blocks
+  wait_for_prerequisites();
   for (int b = 0; b < blocks; ++b) {
     const int32_t block = __shfl_sync(kWholeWarp, id, b);
     const uint32_t full = shared_address(&hand.full[stage.slot]);
@@ -350,10 +351,10 @@ __device__ __forceinline__ void run_units(const SplitWork& work) {
   __shared__ UnitList list;
   __shared__ typename Rows::Shared shared;
   hand.init();
-  // Positions, sequences and tables were copied before the step's first kernel; queries, keys and values were not.
+  // Positions, sequences and tables were copied before the step's first kernel; queries, keys and values were not, and
+  // whoever copies them waits. All that the other warps write follows from these copies.
   launch_dependents();
   list_units(work, list);
-  wait_for_prerequisites();
   const int units = unit_count(work, list), warp = threadIdx.x / 32;
   Place<kStages> stage;
   Place<kQuerySlots> queries;
@@ -363,6 +364,7 @@ __device__ __forceinline__ void run_units(const SplitWork& work) {
       feed(work, unit_at(work, list, u), hand, shared_address(dynamic_memory), stage, queries);
       queries.advance();
     }
+    wait_for_prerequisites();  // with no unit either: the kernels after this one take its end for that of those before
     return;
   }
   if (warp > kComputeWarps) {

@@ -164,77 +164,130 @@ __global__ void swiglu_kernel(const float* gate_up, int n, int n_padded, uint16_
 
 constexpr int kHeadWarps = 4;  // heads of a block
 
-// The head's norm (weight may be null): thread t holds elements kEach t ... kEach t + kEach - 1 of x, zeros past its
-// end, so that the tree over adjacent lanes is one over a thread's and then over the warp's. What is above the head in
-// the 256 lanes is +0, which changes no sum of squares.
+// The head's norm: thread t holds elements kEach t ... kEach t + kEach - 1 of x, zeros past its end, so that the tree
+// over adjacent lanes is one over a thread's and then over the warp's. What is above the head in the 256 lanes is +0,
+// which changes no sum of squares. weight: zeros past the head's end.
 template <int kEach>
-__device__ __forceinline__ void norm_head(const QkvShape& shape, const float* weight, int lane, float (&x)[kEach]) {
+__device__ __forceinline__ void norm_head(const QkvShape& shape, const Pack<float, kEach>& weight,
+                                          Pack<float, kEach>& mine) {
   float squares[kEach];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) squares[i] = numerics::fma_f32(x[i], x[i], 0.0f);
+  for (int i = 0; i < kEach; ++i) squares[i] = numerics::fma_f32(mine.x[i], mine.x[i], 0.0f);
   const float sum = tree_of_threads<32>(tree_of_values(squares));
   const float factor = numerics::rms_factor(sum, shape.head_size, shape.eps);
+  const int first = static_cast<int>(threadIdx.x) % 32 * kEach;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
-    const int d = lane * kEach + i;
-    if (d < shape.head_size) x[i] = numerics::rms_scale(x[i], factor, weight[d]);
+    if (first + i < shape.head_size) mine.x[i] = numerics::rms_scale(mine.x[i], factor, weight.x[i]);
   }
 }
 
-// One warp a (row, head) of q, k or v, kEach elements a thread. Rope pairs elements half a head apart, so the head goes
-// through shared memory.
+// kEach neighbours of a head, zeros past its end.
+template <int kEach, bool kChunks>
+__device__ __forceinline__ Pack<float, kEach> load_chunk(const float* x, int size, int first) {
+  Pack<float, kEach> chunk{};
+  if (kChunks) {
+    if (first < size) chunk = *reinterpret_cast<const Pack<float, kEach>*>(x + first);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) chunk.x[i] = first + i < size ? x[first + i] : 0.0f;
+  }
+  return chunk;
+}
+
+// Rope of a head whose threads hold whole chunks of either half: a thread's partner is half a rotation away. cosine,
+// sine: of this thread's pairs.
 template <int kEach>
+__device__ __forceinline__ void rotate_by_shuffles(int half, const Pack<float, kEach>& cosine,
+                                                   const Pack<float, kEach>& sine, int lane, Pack<float, kEach>& mine) {
+  const int first = lane * kEach, distance = half / kEach;
+  const bool low = first < half, inside = first < 2 * half;
+  const int partner = !inside ? lane : low ? lane + distance : lane - distance;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const float other = __shfl_sync(kWholeWarp, mine.x[i], partner);
+    float x1 = low ? mine.x[i] : other, x2 = low ? other : mine.x[i];
+    numerics::rotate(x1, x2, cosine.x[i], sine.x[i]);
+    if (inside) mine.x[i] = low ? x1 : x2;
+  }
+}
+
+// Rope of any head, through shared memory.
+template <int kEach>
+__device__ __forceinline__ void rotate_by_memory(int half, const float* cosine, const float* sine, int lane,
+                                                 float* staged, Pack<float, kEach>& mine) {
+  using Chunk = Pack<float, kEach>;
+  *reinterpret_cast<Chunk*>(staged + lane * kEach) = mine;
+  __syncwarp();
+  for (int i = lane; i < half; i += 32) numerics::rotate(staged[i], staged[half + i], cosine[i], sine[i]);
+  __syncwarp();
+  mine = *reinterpret_cast<const Chunk*>(staged + lane * kEach);
+}
+
+// One warp a (row, head) of q, k or v, kEach neighbouring elements a thread, zeros past the head. kChunks: heads and
+// their rotated halves are whole chunks of kEach. What was there before the step's first kernel is read before the
+// kernel before this one is over.
+template <int kEach, bool kChunks>
 __global__ void __launch_bounds__(32 * kHeadWarps)
     split_qkv_kernel(const QkvShape shape, const int head_padded, const DeviceQkvCall call) {
-  launch_dependents();
-  wait_for_prerequisites();
   using Chunk = Pack<float, kEach>;
-  __shared__ alignas(16) float staged[kHeadWarps][32 * kEach];
+  __shared__ alignas(32) float staged[kChunks ? 1 : kHeadWarps][kChunks ? 1 : 32 * kEach];
+  launch_dependents();
   const int lane = threadIdx.x % 32, first = lane * kEach;
   const int head = static_cast<int>(blockIdx.y * kHeadWarps + threadIdx.x / 32);
   const int64_t row = blockIdx.x;
-  const int heads = shape.heads + 2 * shape.kv_heads, size = shape.head_size;
-  const int64_t position = call.positions[row];
-  if (head >= heads || position < 0) return;
-  const float* in = call.qkv + (row * heads + head) * size;
-  float* const s = staged[threadIdx.x / 32];
+  const int heads = shape.heads + 2 * shape.kv_heads, size = shape.head_size, half = shape.rotary / 2;
   const bool is_q = head < shape.heads, is_v = head >= shape.heads + shape.kv_heads;
-
-  // Coalesced into shared memory, then each thread takes its neighbours.
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) s[i * 32 + lane] = i * 32 + lane < size ? in[i * 32 + lane] : 0.0f;
-  __syncwarp();
-  Chunk mine = *reinterpret_cast<const Chunk*>(s + first);
-  if (!is_v) {
-    const float* weight = is_q ? shape.q_norm : shape.k_norm;
-    if (weight != nullptr) norm_head(shape, weight, lane, mine.x);
-    const int half = shape.rotary / 2;
-    if (half > 0) {
-      __syncwarp();
-      *reinterpret_cast<Chunk*>(s + first) = mine;
-      __syncwarp();
-      for (int i = lane; i < half; i += 32) {
-        numerics::rotate(s[i], s[half + i], call.cosine[row * half + i], call.sine[row * half + i]);
-      }
-      __syncwarp();
-      mine = *reinterpret_cast<const Chunk*>(s + first);
-    }
+  const int64_t position = call.positions[row];
+  const float* const norm = is_v ? nullptr : is_q ? shape.q_norm : shape.k_norm;
+  const float *const cosine = call.cosine + row * half, *const sine = call.sine + row * half;
+  const bool here = head < heads && position >= 0;
+  Chunk weight{}, c{}, s{};
+  uint16_t* image = nullptr;
+  if (here && norm != nullptr) weight = load_chunk<kEach, kChunks>(norm, size, first);
+  if (here && kChunks && !is_v && first < 2 * half) {
+    c = *reinterpret_cast<const Chunk*>(cosine + (first < half ? first : first - half));
+    s = *reinterpret_cast<const Chunk*>(sine + (first < half ? first : first - half));
   }
+  if (here && !is_q) {
+    const int kv_head = (head - shape.heads) % shape.kv_heads;
+    const int32_t block = call.kv.tables[call.sequences[row] * call.kv.table_stride + position / kKvBlock];
+    image = reinterpret_cast<uint16_t*>(call.kv.base + static_cast<size_t>(block) * call.kv.block_stride +
+                                        static_cast<size_t>(kv_head) * call.kv.head_stride +
+                                        (is_v ? kv_image_bytes(head_padded) : 0));
+  }
+  wait_for_prerequisites();
+  if (!here) return;
+
+  Chunk mine = load_chunk<kEach, kChunks>(call.qkv + (row * heads + head) * size, size, first);
+  if (norm != nullptr) norm_head(shape, weight, mine);
+  if (!is_v && kChunks) rotate_by_shuffles(half, c, s, lane, mine);
+  if (!is_v && !kChunks) rotate_by_memory(half, cosine, sine, lane, staged[threadIdx.x / 32], mine);
 
   // Whole chunks, their elements past the head zeros: both q and the blocks have room for them.
   bool good = true;
   if (is_q) {
     uint16_t* q = call.q + (row * shape.heads + head) * head_padded;
     if (first < head_padded) good = store_operands(mine.x, q + first);
-  } else {
-    const int kv_head = (head - shape.heads) % shape.kv_heads;
-    const int32_t block = call.kv.tables[call.sequences[row] * call.kv.table_stride + position / kKvBlock];
-    std::byte* base = call.kv.base + static_cast<size_t>(block) * call.kv.block_stride +
-                      static_cast<size_t>(kv_head) * call.kv.head_stride + (is_v ? kv_image_bytes(head_padded) : 0);
-    uint16_t* image = reinterpret_cast<uint16_t*>(base);
-    if (first < size) good = store_operands(mine.x, image + kv_element(static_cast<int>(position % kKvBlock), first));
+  } else if (first < size) {
+    good = store_operands(mine.x, image + kv_element(static_cast<int>(position % kKvBlock), first));
   }
   if (!good) call.bad[row] = true;
+}
+
+// kEach: as few elements a thread as hold the head.
+template <int kEach>
+void launch_split_qkv(cudaStream_t stream, const QkvShape& shape, int head_padded, const DeviceQkvCall& call,
+                      int rows) {
+  const dim3 grid(rows, (shape.heads + 2 * shape.kv_heads + kHeadWarps - 1) / kHeadWarps);
+  const bool chunks = shape.head_size % kEach == 0 && shape.rotary % (2 * kEach) == 0 && is_aligned(call.qkv, 32) &&
+                      is_aligned(call.cosine, 32) && is_aligned(call.sine, 32) && is_aligned(shape.q_norm, 32) &&
+                      is_aligned(shape.k_norm, 32);
+  if (chunks) {
+    launch(split_qkv_kernel<kEach, true>, grid, 32 * kHeadWarps, 0, stream, shape, head_padded, call);
+  } else {
+    launch(split_qkv_kernel<kEach, false>, grid, 32 * kHeadWarps, 0, stream, shape, head_padded, call);
+  }
 }
 
 int blocks_of(int n, int each) { return (n + each - 1) / each; }
@@ -262,15 +315,14 @@ void rms_norm(cudaStream_t stream, const float* x, const float* weight, int rows
 
 void split_qkv(cudaStream_t stream, const QkvShape& shape, const AttentionShape& attention, const DeviceQkvCall& call,
                int rows) {
-  const dim3 grid(rows, blocks_of(shape.heads + 2 * shape.kv_heads, kHeadWarps));
-  const int padded = attention.head_padded, threads = 32 * kHeadWarps;
+  const int padded = attention.head_padded;
   EADEM_CHECK(padded <= numerics::kMaxHead);
   if (padded <= 64) {
-    launch(split_qkv_kernel<2>, grid, threads, 0, stream, shape, padded, call);
+    launch_split_qkv<2>(stream, shape, padded, call, rows);
   } else if (padded <= 128) {
-    launch(split_qkv_kernel<4>, grid, threads, 0, stream, shape, padded, call);
+    launch_split_qkv<4>(stream, shape, padded, call, rows);
   } else {
-    launch(split_qkv_kernel<8>, grid, threads, 0, stream, shape, padded, call);
+    launch_split_qkv<8>(stream, shape, padded, call, rows);
   }
 }
 

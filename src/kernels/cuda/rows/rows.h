@@ -19,7 +19,8 @@ void embed(cudaStream_t stream, const uint16_t* table, const int32_t* tokens, in
 void rms_norm(cudaStream_t stream, const float* x, const float* weight, int rows, int n, int n_padded, float eps,
               uint16_t* y, bool* bad);
 
-// Keys and values go into the blocks of call.kv as attention/layout.h lays them out.
+// Keys and values go into the blocks of call.kv as attention/layout.h lays them out. No kernel of the step may write
+// positions, sequences, tables, cosine or sine: they are read while the kernel before this one may still run.
 void split_qkv(cudaStream_t stream, const QkvShape& shape, const AttentionShape& attention, const DeviceQkvCall& call,
                int rows);
 
