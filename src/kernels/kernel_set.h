@@ -122,6 +122,21 @@ struct LogSum {
   float sum;  // 256-lane sum of exp(logit - max)
 };
 
+struct Largest {
+  float logit;    // +0 for either zero
+  int32_t token;  // the first that has it
+  bool nan;       // a NaN is among the logits: the rest means nothing
+};
+
+// A race by Gumbel noise (numerics/sampling.h) over a row of logits without a NaN.
+struct RaceCall {
+  const float* logits = nullptr;
+  uint64_t seed = 0;
+  uint32_t position = 0;
+  float least = 0.0f;  // smaller logits do not take part
+  float best = 0.0f;   // the score to reach
+};
+
 struct KernelSet {
   std::string_view name;
   bool (*supported)();           // whether this machine can run it
@@ -169,6 +184,15 @@ struct KernelSet {
   // Top-p's weights rint(e^(logit - max) * 2^31) (numerics/order.h) as float32, which holds them exactly, and their
   // exact sum. max: the largest logit, finite; no NaN.
   uint64_t (*top_p_weights)(const float* logits, int n, float max, float* weights);
+  // The exact sum of those of n such weights that are at least `least`.
+  uint64_t (*weight_above)(const float* weights, int n, float least);
+  // The places in [begin, end) of weights in [low, high), ascending; returns how many. places: room for all.
+  int (*weights_between)(const float* weights, int begin, int end, float low, float high, int32_t* places);
+  Largest (*largest)(const float* logits, int n);
+  // Tokens of [begin, end) that take part and whose noise may bring them to call.best, ids ascending, and their random
+  // words; returns how many. None that can is left out; a few that cannot may be in. begin: a multiple of 4. tokens,
+  // words: room for all.
+  int (*contenders)(const RaceCall& call, int begin, int end, int32_t* tokens, uint32_t* words);
 };
 
 // Every set that this build has, best first; the reference last.

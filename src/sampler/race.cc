@@ -52,25 +52,23 @@ void Race::enter(std::span<const Candidate> candidates) {
   }
 }
 
-void Race::enter_group(std::span<const float> logits, uint32_t group) {
-  const numerics::PhiloxBlock block = numerics::token_words(seed_, group, position_);
-  const size_t first = size_t{4} * group;
-  for (size_t i = 0; i < 4 && first + i < logits.size(); ++i) {
-    const float logit = logits[first + i];
-    if (logit < least_ || logit == -std::numeric_limits<float>::infinity()) continue;
-    enter_one(logit, static_cast<int32_t>(first + i), block.word[i]);
+void Race::enter_all(const kernels::KernelSet& set, std::span<const float> logits, int32_t favourite, const Cut& cut,
+                     RaceScratch& scratch) {
+  enter_one(logits[static_cast<size_t>(favourite)], favourite,
+            numerics::token_word(seed_, static_cast<uint32_t>(favourite), position_));
+  // The more have raced, the fewer of the next can win: pieces grow with what lies behind them. Entering the favourite
+  // again changes nothing.
+  const int n = static_cast<int>(logits.size());
+  for (int begin = 0, size = 256; begin < n; begin += size, size = std::min(begin, RaceScratch::kMostAtOnce)) {
+    const kernels::RaceCall call{logits.data(), seed_, position_, std::max(cut.logit, least_), best_};
+    const int end = std::min(begin + size, n);
+    const int count = set.contenders(call, begin, end, scratch.tokens.data(), scratch.words.data());
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      const int32_t token = scratch.tokens[i];
+      const float logit = logits[static_cast<size_t>(token)];
+      if (cut.keeps(logit, token)) enter_one(logit, token, scratch.words[i]);
+    }
   }
-}
-
-void Race::enter_all(std::span<const float> logits, int32_t favourite) {
-  enter_group(logits, static_cast<uint32_t>(favourite) >> 2);  // entering a token twice changes nothing
-  const size_t whole = logits.size() / 4;
-  for (size_t g = 0; g < whole; ++g) {
-    const float* l = &logits[4 * g];
-    if ((l[0] < least_) & (l[1] < least_) & (l[2] < least_) & (l[3] < least_)) continue;
-    enter_group(logits, static_cast<uint32_t>(g));
-  }
-  if (logits.size() % 4 != 0) enter_group(logits, static_cast<uint32_t>(whole));
 }
 
 }  // namespace eadem::sampler

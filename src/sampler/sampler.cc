@@ -63,11 +63,11 @@ Result<SampledToken> Sampler::draw(const Draw& draw) {
   }
   if (draw.forced < 0 || processed) {
     const float* logits = process(draw);
-    const Maximum max = maximum({logits, static_cast<size_t>(vocab_)});
+    const kernels::Largest max = set_->largest(logits, vocab_);
     if (max.nan || !is_finite(max.logit)) return not_finite();
     // The first of the total order survives every filter, so that a greedy draw needs none.
     const bool greedy = draw.params->temperature == 0.0f;
-    const bool filtered = (processed || !greedy) && filter(*draw.params, logits, max.logit);
+    const bool filtered = (processed || !greedy) && filter(*draw.params, logits, max.logit, processed);
     if (draw.forced < 0) result.token = greedy ? max.token : pick(draw, logits, max, filtered);
     if (processed) processed_logprobs(draw, logits, max.logit, filtered, result);
   }
@@ -83,7 +83,8 @@ const float* Sampler::process(const Draw& draw) {
     return draw.logits;
   }
   float* l = processed_.data();
-  std::copy_n(draw.logits, vocab_, l);
+  const bool divide_alone = divide && !penalise && params.logit_bias.empty();
+  if (!divide_alone) std::copy_n(draw.logits, vocab_, l);
   for (const auto& [token, bias] : params.logit_bias) l[token] = numerics::biased(l[token], bias);
   if (penalise) {
     for (const TokenCounts::Entry& seen : draw.counts->entries()) {
@@ -94,34 +95,38 @@ const float* Sampler::process(const Draw& draw) {
       }
     }
   }
+  // A mask's -infinity stays one when it is divided, so that the division may come first: it is the pass that copies.
+  if (divide) {
+    const float* const from = divide_alone ? draw.logits : l;
+    for (int i = 0; i < vocab_; ++i) l[i] = numerics::tempered(from[i], params.temperature);
+  }
   for (const int32_t token : draw.masked) l[token] = kMinusInfinity;
   if (!draw.allowed.empty()) mask_others(draw.allowed, {l, static_cast<size_t>(vocab_)});
-  if (divide) {
-    for (int i = 0; i < vocab_; ++i) l[i] = numerics::tempered(l[i], params.temperature);
-  }
   return l;
 }
 
-bool Sampler::filter(const SamplingParams& params, const float* logits, float max) {
+void Sampler::top_p_cut(const SamplingParams& params, const float* logits, float max) {
+  const uint64_t total = set_->top_p_weights(logits, vocab_, max, weights_.data());
+  cut_ = cut_of_weight(*set_, {logits, static_cast<size_t>(vocab_)}, weights_.data(), total,
+                       numerics::top_p_threshold(params.top_p, total), survivors_);
+  survivors_.clear();
+}
+
+bool Sampler::filter(const SamplingParams& params, const float* logits, float max, bool list) {
   const std::span<const float> row(logits, static_cast<size_t>(vocab_));
   const bool top_k = params.top_k > 0 && params.top_k < vocab_;
   const bool top_p = params.top_p < 1.0f;
   const bool min_p = params.min_p > 0.0f;
   survivors_.clear();
+  cut_ = {};
   if (top_k) first_k(row, params.top_k, survivors_);
   if (top_p && top_k) {
     EADEM_CHECK(keep_weight(survivors_, numerics::top_p_threshold(params.top_p, weigh(survivors_, max))));
   } else if (top_p) {
-    const uint64_t total = set_->top_p_weights(logits, vocab_, max, weights_.data());
-    const uint64_t needed = numerics::top_p_threshold(params.top_p, total);
-    // Tokens near the maximum usually hold enough; at -23 every token that has a weight is among them.
-    bool enough = false;
-    for (const float distance : {3.0f, 6.0f, 12.0f, 23.0f}) {
-      survivors_.clear();
-      collect(row, max - distance, weights_.data(), survivors_);
-      if ((enough = keep_weight(survivors_, needed))) break;
-    }
-    EADEM_CHECK(enough);
+    top_p_cut(params, logits, max);
+    if (!list && !min_p) return false;
+    collect(row, cut_.logit, weights_.data(), survivors_);
+    std::erase_if(survivors_, [&](const Candidate& c) { return !cut_.keeps(c.logit, c.token); });
   }
   if (min_p) {
     // The logarithm only bounds what is worth a look: a hundredth is far more than its error.
@@ -131,12 +136,12 @@ bool Sampler::filter(const SamplingParams& params, const float* logits, float ma
   return top_k || top_p || min_p;
 }
 
-int32_t Sampler::pick(const Draw& draw, const float* logits, const Maximum& max, bool filtered) {
+int32_t Sampler::pick(const Draw& draw, const float* logits, const kernels::Largest& max, bool listed) {
   Race race(draw.seed, static_cast<uint32_t>(draw.position));
-  if (filtered) {
+  if (listed) {
     race.enter(survivors_);
   } else {
-    race.enter_all({logits, static_cast<size_t>(vocab_)}, max.token);
+    race.enter_all(*set_, {logits, static_cast<size_t>(vocab_)}, max.token, cut_, race_);
   }
   EADEM_CHECK(race.winner() >= 0);
   return race.winner();

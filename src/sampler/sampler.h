@@ -21,6 +21,7 @@
 #include "eadem/request.h"
 #include "eadem/result.h"
 #include "kernels/kernel_set.h"
+#include "sampler/race.h"
 #include "sampler/selection.h"
 #include "sampler/token_counts.h"
 
@@ -63,9 +64,11 @@ class Sampler {
  private:
   // Step 1: the logits to choose from; `draw.logits` themselves where nothing changes them.
   const float* process(const Draw& draw);
-  // Step 2. False: every token with a finite logit survives and survivors_ is not filled.
-  bool filter(const SamplingParams& params, const float* logits, float max);
-  int32_t pick(const Draw& draw, const float* logits, const Maximum& max, bool filtered);
+  // Step 2. True: survivors_ holds what is left. False: every token with a finite logit that cut_ keeps is; `list` says
+  // that a list is wanted of what a cut leaves.
+  bool filter(const SamplingParams& params, const float* logits, float max, bool list);
+  void top_p_cut(const SamplingParams& params, const float* logits, float max);
+  int32_t pick(const Draw& draw, const float* logits, const kernels::Largest& max, bool listed);
   void raw_logprobs(const Draw& draw, float max, float sum, SampledToken& result);
   void processed_logprobs(const Draw& draw, const float* logits, float max, bool filtered, SampledToken& result);
   void list_top(float max, float sum, SampledToken& result);
@@ -75,6 +78,8 @@ class Sampler {
   std::vector<float> processed_;  // [vocab]
   std::vector<float> weights_;    // [vocab] integers
   std::vector<Candidate> survivors_;
+  Cut cut_;
+  RaceScratch race_;
   std::vector<Candidate> top_;
 };
 

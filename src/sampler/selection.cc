@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/check.h"
 #include "numerics/sampling.h"
@@ -9,8 +10,12 @@
 namespace eadem::sampler {
 namespace {
 
-constexpr size_t kTile = 256;  // logits that are looked at together, so that the compiler can use vectors
-constexpr size_t kSmall = 32;  // candidates that are simply sorted
+constexpr size_t kTile = 256;    // logits that are looked at together, so that the compiler can use vectors
+constexpr size_t kSmall = 32;    // candidates that are simply sorted
+constexpr int kPlaces = 4096;    // tokens that are looked for at once
+constexpr size_t kNear = 2048;   // tokens around top-p's last that are looked at one by one, about
+constexpr size_t kSample = 512;  // weights that a first guess of it is made of
+constexpr size_t kSampleError = 24;
 
 bool before(const Candidate& a, const Candidate& b) {
   return numerics::comes_before(a.logit, static_cast<uint32_t>(a.token), b.logit, static_cast<uint32_t>(b.token));
@@ -29,34 +34,82 @@ bool any_above(const float* logits, size_t n, float bound) {
   return any != 0;
 }
 
+// Weights [low, high), among them that of the token at which a prefix reaches `needed`: those of at least `high` sum to
+// `above`, which is less.
+struct WeightRange {
+  float low = 1.0f, high = 0x1p32f;
+  uint64_t above = 0;
+};
+
+// Where a sample of the weights reaches `share` of its sum, give or take what a sample may be wrong by.
+std::pair<float, float> guess_of(std::span<const float> weights, double share, std::vector<Candidate>& scratch) {
+  scratch.clear();
+  const size_t step = weights.size() / kSample;
+  double sum = 0;
+  for (size_t i = 0; i < kSample; ++i) {
+    const float weight = weights[i * step];
+    scratch.push_back({weight, static_cast<int32_t>(i), 0});
+    sum += static_cast<double>(weight);
+  }
+  std::sort(scratch.begin(), scratch.end(), before);
+  size_t at = 0;
+  for (double taken = 0; at + 1 < kSample && (taken += static_cast<double>(scratch[at].logit)) < share * sum;) ++at;
+  return {scratch[std::min(at + kSampleError, kSample - 1)].logit, scratch[at - std::min(at, kSampleError)].logit};
+}
+
+// A narrow range by probing sums: guesses first, then halves (of the numbers' bits, so that it takes few
+// steps at any magnitude). Weights rise with logits, so that all tokens above a weight come first in the total order.
+WeightRange range_of_weight(const kernels::KernelSet& set, std::span<const float> weights, uint64_t total,
+                            uint64_t needed, std::vector<Candidate>& scratch) {
+  WeightRange range;
+  uint64_t below = total;  // the sum of those of at least range.low
+  const auto probe = [&](float weight) {
+    if (!(weight > range.low && weight < range.high)) return;
+    const uint64_t sum = set.weight_above(weights.data(), static_cast<int>(weights.size()), weight);
+    if (sum >= needed) {
+      range.low = weight, below = sum;
+    } else {
+      range.high = weight, range.above = sum;
+    }
+  };
+  const auto wide = [&] {
+    return static_cast<double>(below - range.above) > static_cast<double>(kNear) * static_cast<double>(range.low) &&
+           numerics::bits_of(range.high) - numerics::bits_of(range.low) > 1;
+  };
+  if (weights.size() >= 8 * kSample) {
+    const auto [low, high] = guess_of(weights, static_cast<double>(needed) / static_cast<double>(total), scratch);
+    probe(low), probe(high);
+    // Inside a narrow range the sum falls evenly, nearly: the place where it should pass, and a little to either side.
+    if (wide() && range.high < 2.0f * range.low) {
+      const float width = range.high - range.low;
+      const double part = static_cast<double>(below - needed) / static_cast<double>(below - range.above);
+      const float place = range.low + width * static_cast<float>(part);
+      probe(place - 0.05f * width), probe(place + 0.05f * width);
+    }
+  }
+  while (wide()) probe(numerics::float_of((numerics::bits_of(range.low) + numerics::bits_of(range.high)) / 2));
+  return range;
+}
+
 }  // namespace
 
-Maximum maximum(std::span<const float> logits) {
-  constexpr size_t kWidth = 16;
-  float lanes[kWidth];
-  std::fill_n(lanes, kWidth, -std::numeric_limits<float>::infinity());
-  int nan = 0;
-  const size_t whole = logits.size() / kWidth * kWidth;
-  for (size_t i = 0; i < whole; i += kWidth) {
-    for (size_t l = 0; l < kWidth; ++l) {
-      const float x = logits[i + l];
-      lanes[l] = x > lanes[l] ? x : lanes[l];
-      nan |= x != x;
+Cut cut_of_weight(const kernels::KernelSet& set, std::span<const float> logits, const float* weights, uint64_t total,
+                  uint64_t needed, std::vector<Candidate>& scratch) {
+  const WeightRange range = range_of_weight(set, {weights, logits.size()}, total, needed, scratch);
+  scratch.clear();
+  const int n = static_cast<int>(logits.size());
+  for (int begin = 0; begin < n; begin += kPlaces) {
+    int32_t places[kPlaces];
+    const int end = std::min(begin + kPlaces, n);
+    const int count = set.weights_between(weights, begin, end, range.low, range.high, places);
+    for (int i = 0; i < count; ++i) {
+      const int32_t token = places[i];
+      scratch.push_back({logits[static_cast<size_t>(token)], token, static_cast<uint32_t>(weights[token])});
     }
   }
-  for (size_t i = whole; i < logits.size(); ++i) {
-    lanes[0] = logits[i] > lanes[0] ? logits[i] : lanes[0];
-    nan |= logits[i] != logits[i];
-  }
-  Maximum result{numerics::add_f32(*std::max_element(lanes, lanes + kWidth), 0.0f), 0, nan != 0};
-  for (size_t i = 0; i < logits.size(); i += kTile) {
-    const size_t n = std::min(kTile, logits.size() - i);
-    if (!any_at_least(&logits[i], n, result.logit)) continue;
-    for (size_t j = i;; ++j) {
-      if (logits[j] >= result.logit) return result.token = static_cast<int32_t>(j), result;
-    }
-  }
-  return result;
+  EADEM_CHECK(keep_weight(scratch, needed - range.above));
+  const Candidate& last = *std::max_element(scratch.begin(), scratch.end(), before);
+  return {last.logit, last.token};
 }
 
 void collect(std::span<const float> logits, float least, const float* weights, std::vector<Candidate>& out) {

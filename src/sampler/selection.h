@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/kernel_set.h"
+
 namespace eadem::sampler {
 
 struct Candidate {
@@ -13,14 +15,18 @@ struct Candidate {
   uint32_t weight = 0;  // numerics::top_p_weight, where a caller needs it
 };
 
-// The largest logit (+0 for either zero, like KernelSet::log_sum) and the first token that has it. `nan` where any is
-// NaN (then the rest means nothing).
-struct Maximum {
-  float logit = 0.0f;
-  int32_t token = 0;
-  bool nan = false;
+// The last token of a prefix of the total order.
+struct Cut {
+  float logit = -__builtin_inff();
+  int32_t token = INT32_MAX;
+
+  bool keeps(float l, int32_t t) const { return l > logit || (l == logit && t <= token); }
 };
-Maximum maximum(std::span<const float> logits);
+
+// The last token of the shortest prefix whose weights (KernelSet::top_p_weights, whose sum is `total`) sum to at least
+// `needed`, 1 <= needed <= total. scratch: room for what lies near it.
+Cut cut_of_weight(const kernels::KernelSet& set, std::span<const float> logits, const float* weights, uint64_t total,
+                  uint64_t needed, std::vector<Candidate>& scratch);
 
 // Appends the tokens with logit >= least, ids ascending. weights: [logits.size()] or null.
 void collect(std::span<const float> logits, float least, const float* weights, std::vector<Candidate>& out);

@@ -7,6 +7,7 @@
 
 #include "kernels/kernel_set.h"
 #include "numerics/math.h"
+#include "numerics/rng.h"
 #include "numerics/vector_sum.h"
 
 namespace eadem::testing {
@@ -37,6 +38,36 @@ inline const kernels::KernelSet& plain_kernels() {
         total += static_cast<uint64_t>(weights[i]);
       }
       return total;
+    };
+    s.weight_above = [](const float* weights, int n, float least) {
+      uint64_t total = 0;
+      for (int i = 0; i < n; ++i) total += weights[i] >= least ? static_cast<uint64_t>(weights[i]) : 0;
+      return total;
+    };
+    s.weights_between = [](const float* weights, int begin, int end, float low, float high, int32_t* places) {
+      int count = 0;
+      for (int i = begin; i < end; ++i) {
+        if (weights[i] >= low && weights[i] < high) places[count++] = i;
+      }
+      return count;
+    };
+    s.largest = [](const float* logits, int n) {
+      kernels::Largest result{logits[0], 0, false};
+      for (int i = 0; i < n; ++i) {
+        if (logits[i] > result.logit) result.logit = logits[i], result.token = i;
+        result.nan |= logits[i] != logits[i];
+      }
+      result.logit += 0.0f;
+      return result;
+    };
+    s.contenders = [](const kernels::RaceCall& call, int begin, int end, int32_t* tokens, uint32_t* words) {
+      int count = 0;
+      for (int i = begin; i < end; ++i) {
+        if (call.logits[i] < call.least) continue;
+        tokens[count] = i;
+        words[count++] = numerics::token_word(call.seed, static_cast<uint32_t>(i), call.position);
+      }
+      return count;
     };
     s.kv_bytes = [](const kernels::AttentionShape& shape) {
       return (static_cast<size_t>(shape.head_size) * 64 * 2 * sizeof(uint16_t) + 63) / 64 * 64;

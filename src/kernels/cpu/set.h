@@ -43,6 +43,10 @@ constexpr KernelSet cpu_set(std::string_view name, bool (*supported)()) {
       .quantise = quantise,
       .log_sum = log_sum,
       .top_p_weights = top_p_weights,
+      .weight_above = weight_above,
+      .weights_between = weights_between,
+      .largest = largest,
+      .contenders = contenders,
   };
 }
 

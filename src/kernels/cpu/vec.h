@@ -17,6 +17,7 @@
 //   add sub bit_and bit_or bit_xor(IVec, IVec)
 //   shift_left shift_right shift_right_logical<n>(IVec)
 //   negative(IVec)                          a mask
+//   multiply(IVec, uint32_t, high, low)     the halves of unsigned 64-bit products
 //   expand(const uint16_t*)                 kWidth bf16 values
 //   store_operands(uint16_t*, Vec)          numerics::bf16_operand of each lane
 //   even(IVec), odd(IVec)                   the bf16 in each lane's low and high half, as floats

@@ -72,6 +72,13 @@ EADEM_LANE IVec shift_right_logical(IVec a) {
   return IVec(_mm256_srli_epi32(a.v, kBits));
 }
 // select and any read the sign bit alone, so the lanes' own bits serve as the mask.
+// The halves of the 64-bit products of unsigned lanes.
+EADEM_LANE void multiply(IVec a, uint32_t b, IVec& high, IVec& low) {
+  const __m256i factor = _mm256_set1_epi64x(b);
+  const __m256i even = _mm256_mul_epu32(a.v, factor), odd = _mm256_mul_epu32(_mm256_srli_epi64(a.v, 32), factor);
+  high.v = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+  low.v = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+}
 EADEM_LANE Mask negative(IVec a) { return {_mm256_castsi256_ps(a.v)}; }
 
 // No conversion here truncates, so the one to nearest even is stepped back where it went away from zero. |a| < 2^31;

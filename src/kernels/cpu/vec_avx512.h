@@ -72,6 +72,13 @@ template <int kBits>
 EADEM_LANE IVec shift_right_logical(IVec a) {
   return IVec(_mm512_srli_epi32(a.v, kBits));
 }
+// The halves of the 64-bit products of unsigned lanes.
+EADEM_LANE void multiply(IVec a, uint32_t b, IVec& high, IVec& low) {
+  const __m512i factor = _mm512_set1_epi64(b);
+  const __m512i even = _mm512_mul_epu32(a.v, factor), odd = _mm512_mul_epu32(_mm512_srli_epi64(a.v, 32), factor);
+  high.v = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+  low.v = _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
+}
 EADEM_LANE Mask negative(IVec a) { return {_mm512_movepi32_mask(a.v)}; }
 
 EADEM_LANE Vec expand(const uint16_t* p) {

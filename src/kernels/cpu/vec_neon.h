@@ -72,6 +72,14 @@ template <int kBits>
 EADEM_LANE IVec shift_right_logical(IVec a) {
   return IVec(vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a.v), kBits)));
 }
+// The halves of the 64-bit products of unsigned lanes.
+EADEM_LANE void multiply(IVec a, uint32_t b, IVec& high, IVec& low) {
+  const uint32x4_t x = vreinterpretq_u32_s32(a.v);
+  const uint32x4_t first = vreinterpretq_u32_u64(vmull_n_u32(vget_low_u32(x), b));
+  const uint32x4_t second = vreinterpretq_u32_u64(vmull_high_n_u32(x, b));
+  high.v = vreinterpretq_s32_u32(vuzp2q_u32(first, second));
+  low.v = vreinterpretq_s32_u32(vuzp1q_u32(first, second));
+}
 EADEM_LANE Mask negative(IVec a) { return {vcltzq_s32(a.v)}; }
 
 // No conversion here truncates, so the one to nearest even is stepped back where it went away from zero. |a| < 2^31;

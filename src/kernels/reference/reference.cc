@@ -27,6 +27,10 @@ constinit const KernelSet kReferenceSet = {
     .quantise = reference::quantise,
     .log_sum = reference::log_sum,
     .top_p_weights = reference::top_p_weights,
+    .weight_above = reference::weight_above,
+    .weights_between = reference::weights_between,
+    .largest = reference::largest,
+    .contenders = reference::contenders,
 };
 
 }  // namespace eadem::kernels

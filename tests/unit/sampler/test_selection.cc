@@ -43,9 +43,6 @@ TEST(Selection, PrefixesEqualASort) {
     std::vector<float> l(1 + rng() % 2000);
     for (float& x : l) x = static_cast<float>(static_cast<int>(rng() % 300)) * (round % 3 ? 0.5f : 0.01f);
     const std::vector<int32_t> order = testing::total_order(l);
-    const Maximum max = maximum(l);
-    EXPECT_EQ(max.token, order[0]);
-    EXPECT_EQ(max.logit, l[order[0]]);
     const int k = 1 + static_cast<int>(rng() % l.size());
     std::vector<Candidate> first;
     first_k(l, k, first);
@@ -73,12 +70,27 @@ TEST(Selection, PrefixesEqualASort) {
   }
 }
 
-TEST(Selection, SeesNanAnywhere) {
-  for (size_t at = 0; at < 40; ++at) {
-    std::vector<float> l(40, 1.0f);
-    EXPECT_FALSE(maximum(l).nan);
-    l[at] = NAN;
-    EXPECT_TRUE(maximum(l).nan);
+// Where a prefix of top-p ends, told from a few sums over the whole row and a look at the tokens near it.
+TEST(Selection, TheCutIsTheLastOfTheShortestPrefix) {
+  const kernels::KernelSet& set = kernels::best_kernel_set();
+  std::mt19937 rng(8);
+  for (int round = 0; round < 120; ++round) {
+    std::vector<float> l(round % 3 == 0 ? 1 + rng() % 500 : 4000 + rng() % 9000);
+    std::normal_distribution<float> normal(0.0f, round % 4 == 0 ? 0.01f : round % 4 == 1 ? 8.0f : 2.0f);
+    for (float& x : l) x = normal(rng);
+    for (float& x : l) x = round % 5 == 2 ? std::round(x) : x;  // ties
+    const float max = *std::max_element(l.begin(), l.end());
+    std::vector<float> weights(l.size());
+    const uint64_t total = set.top_p_weights(l.data(), static_cast<int>(l.size()), max, weights.data());
+    const float p = round % 6 == 5 ? 1e-6f : static_cast<float>(rng() % 1000 + 1) * 0.001f;
+    const uint64_t needed = numerics::top_p_threshold(p, total);
+    std::vector<Candidate> scratch;
+    const Cut cut = cut_of_weight(set, l, weights.data(), total, needed, scratch);
+    const std::vector<int32_t> order = testing::total_order(l);
+    size_t count = 0;
+    for (uint64_t sum = 0; sum < needed; ++count) sum += static_cast<uint64_t>(weights[order[count]]);
+    ASSERT_EQ(cut.token, order[count - 1]) << round;
+    for (size_t i = 0; i < order.size(); ++i) ASSERT_EQ(cut.keeps(l[order[i]], order[i]), i < count) << round;
   }
 }
 
