@@ -30,7 +30,7 @@ struct Work {
   int rows;
   int64_t context;
 };
-constexpr Work kWork[] = {{1, 128}, {1, 1024}, {1, 4096}, {512, 512}, {512, 4096}};
+constexpr Work kWork[] = {{1, 128}, {1, 1024}, {1, 4096}, {1, 32768}, {512, 512}, {512, 4096}};
 constexpr size_t kDecodeBytes = 256u << 20;
 
 std::vector<uint16_t> random_operands(size_t count, float scale) {
