@@ -5,8 +5,10 @@
 // call (padding, other sequences) are never read and never written.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -88,6 +90,9 @@ struct DeviceDrawn {
   float top_logits[kDeviceTop];
 };
 
+// Of a recording: whose it is, and all that its ops' arguments depend on.
+using ReplayKey = std::array<uint64_t, 4>;
+
 // What a model will ask of a device.
 struct DeviceNeeds {
   std::vector<LinearShape> linears;
@@ -116,6 +121,11 @@ class Device {
   virtual void download(void* to, const void* from, size_t bytes) = 0;
   virtual void clear(void* to, size_t bytes) = 0;
   virtual void wait() = 0;
+  // Runs `ops`, which calls ops and clear() of this device alone, always the same with the same arguments for the same
+  // key; so from the third time on a recording may run in its place. What the arguments point to may differ, but in
+  // attention's calls each run has one row. Rows that only fill the recording have a token, an index and a position
+  // below 0 and are a run of their own: nothing of theirs is read or written by ops that look at these.
+  virtual void replay(const ReplayKey& key, const std::function<void()>& ops) = 0;
   // Working memory for ops like these; before any of them is called. Several models may come one after another.
   virtual Result<void> reserve(const DeviceNeeds& needs) = 0;
 

@@ -23,6 +23,7 @@ struct ModelOptions {
   const kernels::KernelSet* kernels = nullptr;  // null: the best this machine has
   std::shared_ptr<kernels::Device> device;      // where the ops run; null: on this machine, by `kernels`
   int threads = 1;
+  bool graphs = true;  // on a device, steps in which every row is drawn from are recorded and replayed
   int max_rows = 512;  // rows of the largest batch; workspaces are allocated for them once
 
   // What packs weights and lays out KV blocks.

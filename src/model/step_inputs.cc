@@ -45,25 +45,25 @@ size_t StepInputs::take(size_t bytes) {
   return begin;
 }
 
-void StepInputs::lay_out(const Batch& batch, int pairs) {
+void StepInputs::lay_out(const Batch& batch, int pairs, size_t padded) {
   end_ = 0;
-  const size_t rows = batch.rows.size();
-  tokens_ = take(rows * sizeof(int32_t));
-  sequences_ = take(rows * sizeof(int32_t));
-  positions_ = take(rows * sizeof(int64_t));
-  cosine_ = take(rows * static_cast<size_t>(pairs) * sizeof(float));
-  sine_ = take(rows * static_cast<size_t>(pairs) * sizeof(float));
-  outputs_ = take(batch.outputs.size() * sizeof(int32_t));
+  const size_t more = padded - batch.rows.size(), outputs = batch.outputs.size() + more;
+  tokens_ = take(padded * sizeof(int32_t));
+  sequences_ = take(padded * sizeof(int32_t));
+  positions_ = take(padded * sizeof(int64_t));
+  cosine_ = take(padded * static_cast<size_t>(pairs) * sizeof(float));
+  sine_ = take(padded * static_cast<size_t>(pairs) * sizeof(float));
+  outputs_ = take(outputs * sizeof(int32_t));
   if (device_ == nullptr) return;
-  draws_ = take(batch.draws.size() * sizeof(kernels::DeviceDraw));
+  draws_ = take(batch.draws.empty() ? 0 : outputs * sizeof(kernels::DeviceDraw));
   int64_t most = 0;
   for (const plan::RowRun& run : runs_) most = std::max(most, run.last_position + 1);
   table_stride_ = stride_for(blocks_of(most));
-  tables_ = take(batch.tables.size() * static_cast<size_t>(table_stride_) * sizeof(int32_t));
+  tables_ = take((batch.tables.size() + more) * static_cast<size_t>(table_stride_) * sizeof(int32_t));
 }
 
-// Rows of the batch as flat arrays, and the run of rows of each sequence.
-void StepInputs::fill(const Batch& batch, const Rope& rope) {
+// The run of rows of each sequence.
+void StepInputs::find_runs(const Batch& batch) {
   runs_.clear();
   row_count_ = static_cast<int>(batch.rows.size());
   for (int row = 0; row < row_count_; ++row) {
@@ -76,8 +76,12 @@ void StepInputs::fill(const Batch& batch, const Rope& rope) {
     runs_.back().row_end = row + 1;
     runs_.back().last_position = r.position;
   }
+}
+
+void StepInputs::fill(const Batch& batch, const Rope& rope, int padded) {
+  find_runs(batch);
+  lay_out(batch, rope.pairs(), static_cast<size_t>(padded));
   const int64_t pairs = rope.pairs();
-  lay_out(batch, rope.pairs());
   for (int row = 0; row < row_count_; ++row) {
     const Row& r = batch.rows[row];
     host<int32_t>(tokens_)[row] = r.token;
@@ -89,7 +93,20 @@ void StepInputs::fill(const Batch& batch, const Rope& rope) {
   if (device_ == nullptr) return;
   std::copy(batch.draws.begin(), batch.draws.end(), host<kernels::DeviceDraw>(draws_));
   fill_tables(batch);
+  fill_padding(batch, padded);
   device_->upload(there_.data(), here_.data(), end_);
+}
+
+void StepInputs::fill_padding(const Batch& batch, int padded) {
+  const auto sequences = static_cast<int32_t>(batch.tables.size());
+  for (int row = row_count_; row < padded; ++row) {
+    host<int32_t>(tokens_)[row] = host<int32_t>(outputs_)[row] = -1;
+    host<int64_t>(positions_)[row] = -1;
+    const int32_t sequence = host<int32_t>(sequences_)[row] = sequences + (row - row_count_);
+    host<kernels::DeviceDraw>(draws_)[row] = {};
+    runs_.push_back({sequence, row, row + 1, -1, -1});
+  }
+  row_count_ = padded;
 }
 
 void StepInputs::fill_tables(const Batch& batch) {

@@ -18,8 +18,9 @@ class StepInputs {
   // max_rows: of a batch; context: positions of a sequence.
   static Result<StepInputs> create(const ops::Backend& backend, int max_rows, int pairs, int64_t context);
 
-  // Takes the batch in; everything below is of it from now on.
-  void fill(const Batch& batch, const Rope& rope);
+  // Takes the batch in; everything below is of it from now on. padded: its rows, or more where every row is a run of
+  // its own and an output with a draw: the rest then only fills a recording (Device::replay).
+  void fill(const Batch& batch, const Rope& rope, int padded);
 
   // To where the ops run; `bad` and the layer's keys and values are still missing.
   ops::StepRows rows() const;
@@ -31,7 +32,9 @@ class StepInputs {
  private:
   // Places a section of the block.
   size_t take(size_t bytes);
-  void lay_out(const Batch& batch, int pairs);
+  void find_runs(const Batch& batch);
+  void lay_out(const Batch& batch, int pairs, size_t padded);
+  void fill_padding(const Batch& batch, int padded);
   void fill_tables(const Batch& batch);
   template <class T>
   const T* at(size_t offset) const {

@@ -1,6 +1,8 @@
 #include "model/transformer.h"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 
 #include "core/fp_env.h"
 #include "numerics/attention.h"
@@ -8,6 +10,8 @@
 
 namespace eadem::model {
 namespace {
+
+std::atomic<uint64_t> models{0};  // that were made
 
 constexpr int kLogitRows = 256;  // rows whose logits are in a device's memory at once
 constexpr double kLog2E = 0x1.71547652b82fep+0;
@@ -50,7 +54,8 @@ Transformer::Transformer(const weights::Checkpoint& checkpoint, ModelConfig conf
       heads_width_(config_.heads * config_.head_size),
       heads_padded_(numerics::padded_to_leaf(heads_width_)),
       intermediate_padded_(numerics::padded_to_leaf(config_.intermediate)),
-      qkv_width_((config_.heads + 2 * config_.kv_heads) * config_.head_size) {}
+      qkv_width_((config_.heads + 2 * config_.kv_heads) * config_.head_size),
+      id_(++models) {}
 
 Result<std::unique_ptr<Model>> Transformer::load(const weights::Checkpoint& checkpoint, const Family& family,
                                                  ModelConfig config, const ModelOptions& options) {
@@ -206,7 +211,17 @@ void Transformer::trace_rows(int layer, std::string_view op, const T* data, int6
   }
 }
 
-void Transformer::begin(const Batch& batch) {
+// The rows of the recording that a batch fits in; its own where it takes none.
+int Transformer::rows_to_fill(const Batch& batch) const {
+  const size_t rows = batch.rows.size();
+  const bool each_drawn = rows == batch.outputs.size() && rows == batch.draws.size() && rows == batch.tables.size();
+  if (!draws() || !options_.graphs || trace_ != nullptr || !each_drawn) return 0;
+  const size_t unit = rows <= 8 ? std::bit_ceil(rows) : rows <= 64 ? 8 : 32;
+  const size_t padded = (rows + unit - 1) / unit * unit;
+  return static_cast<int>(std::min(padded, std::max(rows, static_cast<size_t>(options_.max_rows))));
+}
+
+void Transformer::begin(const Batch& batch, int padded) {
   rows_ = static_cast<int>(batch.rows.size());
   EADEM_CHECK(rows_ >= 1 && rows_ <= options_.max_rows);
   EADEM_CHECK(batch.draws.empty() || (draws() && batch.draws.size() == batch.outputs.size()));
@@ -214,15 +229,15 @@ void Transformer::begin(const Batch& batch) {
     EADEM_CHECK(row.token >= 0 && row.token < config_.vocab && row.position >= 0);
   }
   draw_count_ = batch.draws.size();
-  inputs_->fill(batch, rope_);
+  padded = std::max(padded, rows_);
+  output_count_ = static_cast<int>(batch.outputs.size()) + padded - rows_;
+  inputs_->fill(batch, rope_, padded);
   step_ = inputs_->rows();
   step_.bad = results_.as<bool>();
-  backend_.clear(step_.bad, static_cast<size_t>(rows_));
   views_.resize(batch.tables.size());
   results_here_.clear();
   hidden_here_.clear();
   first_logits_ = end_logits_ = 0;
-  embedding_->run(pool_, step_.tokens, rows_, h_.as<float>());
 }
 
 void Transformer::run_stack(const std::vector<ops::Linear>& stack, const uint16_t* x, int rows, float* y,
@@ -244,7 +259,7 @@ void Transformer::attention_block(const Layer& layer, KvPool& kv, int index) {
   backend_.rms_norm(step_, h_.as<float>(), layer.attention_norm.as<float>(), config_.hidden, hidden_padded_,
                     config_.norm_eps, x_.as<uint16_t>());
   trace_rows(index, "attention_norm", x_.as<uint16_t>(), hidden_padded_);
-  run_stack(layer.qkv, x_.as<uint16_t>(), rows_, qkv_.as<float>(), qkv_width_);
+  run_stack(layer.qkv, x_.as<uint16_t>(), step_.rows, qkv_.as<float>(), qkv_width_);
   trace_rows(index, "qkv", qkv_.as<float>(), qkv_width_);
 
   kernels::QkvShape shape = qkv_shape_;
@@ -254,7 +269,7 @@ void Transformer::attention_block(const Layer& layer, KvPool& kv, int index) {
   trace_rows(index, "q", q_.as<uint16_t>(), int64_t{config_.heads} * attention_shape_.head_padded);
   backend_.attention(step_, attention_shape_, q_.as<uint16_t>(), mixed_.as<uint16_t>(), heads_padded_);
   trace_rows(index, "attention", mixed_.as<uint16_t>(), heads_padded_);
-  backend_.linear(*layer.o, mixed_.as<uint16_t>(), rows_, h_.as<float>(), config_.hidden, true);
+  backend_.linear(*layer.o, mixed_.as<uint16_t>(), step_.rows, h_.as<float>(), config_.hidden, true);
   trace_rows(index, "attention_residual", h_.as<float>(), config_.hidden);
 }
 
@@ -262,10 +277,10 @@ void Transformer::mlp_block(const Layer& layer, int index) {
   backend_.rms_norm(step_, h_.as<float>(), layer.mlp_norm.as<float>(), config_.hidden, hidden_padded_, config_.norm_eps,
                     x_.as<uint16_t>());
   trace_rows(index, "mlp_norm", x_.as<uint16_t>(), hidden_padded_);
-  run_stack(layer.gate_up, x_.as<uint16_t>(), rows_, gate_up_.as<float>(), 2 * config_.intermediate);
+  run_stack(layer.gate_up, x_.as<uint16_t>(), step_.rows, gate_up_.as<float>(), 2 * config_.intermediate);
   backend_.swiglu(step_, gate_up_.as<float>(), config_.intermediate, intermediate_padded_, a_.as<uint16_t>());
   trace_rows(index, "swiglu", a_.as<uint16_t>(), intermediate_padded_);
-  backend_.linear(*layer.down, a_.as<uint16_t>(), rows_, h_.as<float>(), config_.hidden, true);
+  backend_.linear(*layer.down, a_.as<uint16_t>(), step_.rows, h_.as<float>(), config_.hidden, true);
   trace_rows(index, "mlp_residual", h_.as<float>(), config_.hidden);
 }
 
@@ -273,7 +288,26 @@ void Transformer::forward(const Batch& batch, KvPool& kv, TraceSink* trace) {
   const FpEnvironment environment;
   batch_ = &batch;
   trace_ = trace;
-  begin(batch);
+  const int padded = rows_to_fill(batch);
+  begin(batch, padded);
+  if (padded > 0) {
+    backend_.device()->replay(replay_key(kv), [&] { run_step(kv); });
+  } else {
+    run_step(kv);
+  }
+  if (draw_count_ == 0) return;
+  first_logits_ = (output_count_ - 1) / logit_rows_ * logit_rows_;
+  end_logits_ = output_count_;
+}
+
+kernels::ReplayKey Transformer::replay_key(const KvPool& kv) const {
+  const auto pool = reinterpret_cast<uintptr_t>(kv.device_view(0, nullptr, 0).base);
+  return {id_, pool, static_cast<uint64_t>(step_.rows), static_cast<uint64_t>(inputs_->table_stride())};
+}
+
+void Transformer::run_step(KvPool& kv) {
+  backend_.clear(step_.bad, static_cast<size_t>(step_.rows));
+  embedding_->run(pool_, step_.tokens, step_.rows, h_.as<float>());
   trace_rows(-1, "embedding", h_.as<float>(), config_.hidden);
   for (int index = 0; index < config_.layers; ++index) {
     attention_block(layers_[index], kv, index);
@@ -282,9 +316,8 @@ void Transformer::forward(const Batch& batch, KvPool& kv, TraceSink* trace) {
   backend_.rms_norm(step_, h_.as<float>(), final_norm_.as<float>(), config_.hidden, hidden_padded_, config_.norm_eps,
                     x_.as<uint16_t>());
   trace_rows(-1, "final_norm", x_.as<uint16_t>(), hidden_padded_);
-  backend_.gather(x_.as<uint16_t>(), inputs_->outputs(), static_cast<int>(batch.outputs.size()), hidden_padded_,
-                  outputs_.as<uint16_t>());
-  if (!batch.draws.empty()) draw_outputs();
+  backend_.gather(x_.as<uint16_t>(), inputs_->outputs(), output_count_, hidden_padded_, outputs_.as<uint16_t>());
+  if (draw_count_ > 0) draw_outputs();
 }
 
 void Transformer::run_head(int begin, int end, float* out) {
@@ -295,12 +328,11 @@ void Transformer::run_head(int begin, int end, float* out) {
 // The last outputs' logits stay, for those whose draw needs more than them.
 void Transformer::draw_outputs() {
   auto* const drawn = reinterpret_cast<kernels::DeviceDrawn*>(results_.data() + drawn_offset_);
-  const int outputs = static_cast<int>(batch_->outputs.size());
-  for (int begin = 0; begin < outputs; begin += logit_rows_) {
-    first_logits_ = begin, end_logits_ = std::min(outputs, begin + logit_rows_);
-    run_head(begin, end_logits_, logits_.as<float>());
-    backend_.device()->draw(logits_.as<float>(), end_logits_ - begin, static_cast<int>(config_.vocab),
-                            inputs_->draws() + begin, drawn + begin);
+  for (int begin = 0; begin < output_count_; begin += logit_rows_) {
+    const int end = std::min(output_count_, begin + logit_rows_);
+    run_head(begin, end, logits_.as<float>());
+    backend_.device()->draw(logits_.as<float>(), end - begin, static_cast<int>(config_.vocab), inputs_->draws() + begin,
+                            drawn + begin);
   }
 }
 

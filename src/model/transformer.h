@@ -50,7 +50,10 @@ class Transformer final : public Model {
   Result<void> place(Layer& layer);
   Result<void> allocate_workspaces();
   kernels::DeviceNeeds needs() const;
-  void begin(const Batch& batch);
+  int rows_to_fill(const Batch& batch) const;
+  void begin(const Batch& batch, int padded);
+  void run_step(KvPool& kv);
+  kernels::ReplayKey replay_key(const KvPool& kv) const;
   void attention_block(const Layer& layer, KvPool& kv, int index);
   void mlp_block(const Layer& layer, int index);
   void draw_outputs();
@@ -86,9 +89,10 @@ class Transformer final : public Model {
   Buffer outputs_;  // operands [hidden_padded], the last forward's outputs
   // bool [rows], from drawn_offset_ on DeviceDrawn [rows]: what a step says besides logits. One download of a device's.
   Buffer results_;
+  uint64_t id_;  // of this model among all
   size_t drawn_offset_ = 0, draw_count_ = 0;
   std::optional<StepInputs> inputs_;
-  int rows_ = 0;
+  int rows_ = 0, output_count_ = 0;  // of the last forward; step_.rows may be more, to fill a recording
   std::vector<kernels::KvView> views_;
   // Of a device.
   Buffer logits_;  // float32 [logit_rows_][vocab], of outputs first_logits_ ... end_logits_ - 1

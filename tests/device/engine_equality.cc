@@ -112,24 +112,28 @@ void run_model(const Model& asked, const ShapedModel& files, Numerics numerics,
   const std::vector<std::string> expected = run_cell(*here, {16, 512}, requests, nullptr);
   const double here_seconds = since(begin);
   const auto there = files.load(numerics, threads, 512, device);
+  const auto plain = files.load(numerics, threads, 512, device, false);
   for (const DeviceCell& cell : cells()) {
-    if (!in_time()) {
-      ++tally.skipped;
-      continue;
+    for (const bool graphs : {true, false}) {
+      if (!in_time()) {
+        ++tally.skipped;
+        continue;
+      }
+      begin = Clock::now();
+      const uint64_t calls = device->calls();
+      Counters counters;
+      model::Model& model = graphs ? *there : *plain;
+      std::string said = verdict(run_cell(model, cell, requests, &counters), expected);
+      if (device->calls() <= calls + counters.steps) said = "the device computed nothing";
+      ++tally.cells;
+      tally.equal += said == "equal";
+      const std::string name = asked.shape.name + " " + std::string(numerics::short_name(numerics)) + " " +
+                               cell.describe() + (graphs ? "" : " no graphs");
+      if (said != "equal" && tally.first_failure.empty()) tally.first_failure = name + ": " + said;
+      std::printf("%-70s %s (%.2f s; here %.2f s)\n", name.c_str(), said.c_str(), since(begin), here_seconds);
+      if (said != "equal" && tally.explained++ < 4) explain(*here, model, cell, requests);
+      std::fflush(stdout);
     }
-    begin = Clock::now();
-    const uint64_t calls = device->calls();
-    Counters counters;
-    std::string said = verdict(run_cell(*there, cell, requests, &counters), expected);
-    if (device->calls() <= calls + counters.steps) said = "the device computed nothing";
-    ++tally.cells;
-    tally.equal += said == "equal";
-    const std::string name =
-        asked.shape.name + " " + std::string(numerics::short_name(numerics)) + " " + cell.describe();
-    if (said != "equal" && tally.first_failure.empty()) tally.first_failure = name + ": " + said;
-    std::printf("%-70s %s (%.2f s; here %.2f s)\n", name.c_str(), said.c_str(), since(begin), here_seconds);
-    if (said != "equal" && tally.explained++ < 4) explain(*here, *there, cell, requests);
-    std::fflush(stdout);
   }
   // The control: another seed must not be equal.
   auto others = requests;

@@ -2,7 +2,7 @@
 // One line of JSON for each case.
 //
 //   engine_speed [--shape qwen3-8b|qwen3-0.6b|smollm2-135m] [--folder DIR] [--numerics mma16] [--device N]
-//                [--cases 1x128+64,64x1024+128,8x2048+1] [--chunk 8192] [--async 1] [--layers N]
+//                [--cases 1x128+64,64x1024+128,8x2048+1] [--chunk 8192] [--graphs 1] [--async 1] [--layers N]
 //                [--seconds S]
 //
 // A case is sequences x prompt + tokens drawn of each. Where one token is drawn, the figure is prompt tokens a second;
@@ -273,6 +273,7 @@ int run(std::map<std::string, std::string> arguments) {
   options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   options.max_rows = std::stoi(get("chunk", "8192"));
   options.device = std::move(device).value();
+  options.graphs = get("graphs", "1") == "1";
   auto model = model::Model::load(checkpoint.value(), options);
   if (!model.ok()) throw std::runtime_error(model.error().message);
   std::fprintf(stderr, "loaded: %.1f s, %.2f GB of weights\n", since(begin),
@@ -294,11 +295,11 @@ int run(std::map<std::string, std::string> arguments) {
       const auto [rate, milliseconds] = run_case(*engine.value(), one, shape.vocab, repeat + 1);
       if (rate > best) best = rate, step = milliseconds;
     }
-    std::printf(R"({"test":"engine_speed","shape":"%s","layers":%d,"numerics":"%s","async":%s,)"
+    std::printf(R"({"test":"engine_speed","shape":"%s","layers":%d,"numerics":"%s","graphs":%s,"async":%s,)"
                 R"("sequences":%d,"prompt":%d,"tokens":%d,"tokens_per_second":%.1f,"median_step_ms":%.3f})"
                 "\n",
-                name.c_str(), shape.layers, numerics.c_str(), chosen.async_scheduling ? "true" : "false", one.sequences,
-                one.prompt, one.tokens, best, step);
+                name.c_str(), shape.layers, numerics.c_str(), options.graphs ? "true" : "false",
+                chosen.async_scheduling ? "true" : "false", one.sequences, one.prompt, one.tokens, best, step);
     std::fflush(stdout);
   }
   return 0;

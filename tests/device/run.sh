@@ -104,6 +104,7 @@ stage_sanitize() {
 stage_speed() {
   local folder=${TMPDIR:-/tmp}
   go speed bin/engine_speed --folder "$folder"
+  go speed-no-graphs bin/engine_speed --folder "$folder" --graphs 0 --cases 1x128+64,64x1024+64
   rm -rf "$folder/qwen3-8b-36"
 }
 

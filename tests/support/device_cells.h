@@ -33,12 +33,13 @@ class ShapedModel {
   const RandomShape& shape() const { return shape_; }
   // device: null for this machine's kernels.
   std::unique_ptr<model::Model> load(numerics::Numerics numerics, int threads, int max_rows,
-                                     std::shared_ptr<kernels::Device> device) const {
+                                     std::shared_ptr<kernels::Device> device, bool graphs = true) const {
     model::ModelOptions options;
     options.numerics = numerics;
     options.threads = threads;
     options.max_rows = max_rows;
     options.device = std::move(device);
+    options.graphs = graphs;
     auto loaded = model::Model::load(*checkpoint_, options);
     if (!loaded.ok()) throw std::runtime_error(loaded.error().message);
     return std::move(loaded).value();

@@ -109,6 +109,7 @@ CudaDevice::~CudaDevice() {
   enter();
   if (stream_ != nullptr) {
     cudaStreamSynchronize(stream_);
+    forget_recordings();
     cudaStreamDestroy(stream_);
   }
   for (const cudaEvent_t event : free_) {
@@ -142,13 +143,13 @@ Result<Buffer> CudaDevice::allocate(size_t bytes, std::string_view what) {
                  mebibytes(free_bytes) + " of " + mebibytes(all) +
                  " are free; use a smaller model, context or pool (--kv-memory), or another device"};
   }
-  check(cudaMemsetAsync(pointer, 0, bytes, stream_), "cudaMemsetAsync");
+  clear(pointer, bytes);
   return Buffer::adopt(static_cast<std::byte*>(pointer), {free_memory, nullptr, bytes});
 }
 
 void CudaDevice::upload(void* to, const void* from, size_t bytes) {
   enter();
-  const std::lock_guard lock(upload_mutex_);
+  const std::scoped_lock lock(queue_mutex_, upload_mutex_);
   for (size_t done = 0; done < bytes;) {
     const size_t part = std::min(bytes - done, kSlotBytes);
     const auto slot = static_cast<size_t>(next_slot_);
@@ -168,9 +169,12 @@ void CudaDevice::download(void* to, const void* from, size_t bytes) {
   const std::lock_guard lock(download_mutex_);
   for (size_t done = 0; done < bytes;) {
     const size_t part = std::min(bytes - done, kSlotBytes);
-    check(cudaMemcpyAsync(down_.data(), static_cast<const std::byte*>(from) + done, part, cudaMemcpyDeviceToHost,
-                          stream_),
-          "a copy from the device");
+    {
+      const std::lock_guard queue(queue_mutex_);
+      check(cudaMemcpyAsync(down_.data(), static_cast<const std::byte*>(from) + done, part, cudaMemcpyDeviceToHost,
+                            stream_),
+            "a copy from the device");
+    }
     check(cudaStreamSynchronize(stream_), "a step on the device");
     std::memcpy(static_cast<std::byte*>(to) + done, down_.data(), part);
     done += part;
@@ -179,12 +183,58 @@ void CudaDevice::download(void* to, const void* from, size_t bytes) {
 
 void CudaDevice::clear(void* to, size_t bytes) {
   enter();
+  const std::lock_guard lock(queue_mutex_);
   check(cudaMemsetAsync(to, 0, bytes, stream_), "cudaMemsetAsync");
 }
 
 void CudaDevice::wait() {
   enter();
   check(cudaStreamSynchronize(stream_), "a step on the device");
+}
+
+CudaDevice::Recording& CudaDevice::recording_of(const ReplayKey& key) {
+  for (Recording& recording : recordings_) {
+    if (recording.key == key) return recording;
+  }
+  if (recordings_.size() == kRecordings) {
+    const auto older = [](const Recording& a, const Recording& b) { return a.last_used < b.last_used; };
+    const auto oldest = std::min_element(recordings_.begin(), recordings_.end(), older);
+    if (oldest->graph != nullptr) check(cudaGraphExecDestroy(oldest->graph), "cudaGraphExecDestroy");
+    recordings_.erase(oldest);
+  }
+  recordings_.push_back({key, nullptr, 0, 0});
+  return recordings_.back();
+}
+
+void CudaDevice::record(Recording& recording, const std::function<void()>& ops) {
+  const uint64_t before = calls();
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  ops();
+  check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+  check(cudaGraphInstantiate(&recording.graph, graph, 0), "cudaGraphInstantiate");
+  check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  recording.calls = calls() - before;
+  calls_ -= recording.calls;
+}
+
+void CudaDevice::replay(const ReplayKey& key, const std::function<void()>& ops) {
+  enter();
+  const std::lock_guard lock(queue_mutex_);
+  const bool known = std::any_of(recordings_.begin(), recordings_.end(), [&](const auto& r) { return r.key == key; });
+  Recording& recording = recording_of(key);
+  recording.last_used = ++replays_;
+  if (!known) return ops();
+  if (recording.graph == nullptr) record(recording, ops);
+  check(cudaGraphLaunch(recording.graph, stream_), "cudaGraphLaunch");
+  calls_ += recording.calls;
+}
+
+void CudaDevice::forget_recordings() {
+  for (const Recording& recording : recordings_) {
+    if (recording.graph != nullptr) cudaGraphExecDestroy(recording.graph);
+  }
+  recordings_.clear();
 }
 
 Result<void> CudaDevice::grow(Buffer& buffer, size_t bytes) {
@@ -203,6 +253,8 @@ CudaDevice::AttentionMemory* CudaDevice::memory_of(const AttentionShape& shape) 
 }
 
 Result<void> CudaDevice::reserve(const DeviceNeeds& needs) {
+  const std::lock_guard lock(queue_mutex_);
+  forget_recordings();  // they know where working memory was
   size_t linear_bytes_wanted = 0;
   for (const LinearShape& shape : needs.linears) {
     linear_bytes_wanted = std::max(linear_bytes_wanted, linear_scratch_bytes(shape, needs.max_rows));

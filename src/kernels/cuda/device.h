@@ -40,6 +40,7 @@ class CudaDevice final : public Device {
   void download(void* to, const void* from, size_t bytes) override;
   void clear(void* to, size_t bytes) override;
   void wait() override;
+  void replay(const ReplayKey& key, const std::function<void()>& ops) override;
   Result<void> reserve(const DeviceNeeds& needs) override;
 
   void embed(const uint16_t* table, const int32_t* tokens, int rows, int n, float* h) override;
@@ -61,15 +62,25 @@ class CudaDevice final : public Device {
     Buffer scratch;
   };
 
+  struct Recording {
+    ReplayKey key{};
+    cudaGraphExec_t graph = nullptr;  // null: its ops ran once, so that all that is loaded late is there
+    uint64_t calls = 0, last_used = 0;
+  };
+
   explicit CudaDevice(int ordinal) : ordinal_(ordinal) {}
   Result<void> start();
   // Makes this device the calling thread's.
   void enter() const;
   // An op was launched.
   void launched(const char* op);
+  Recording& recording_of(const ReplayKey& key);
+  void record(Recording& recording, const std::function<void()>& ops);
+  void forget_recordings();
   Result<void> grow(Buffer& buffer, size_t bytes);
   AttentionMemory* memory_of(const AttentionShape& shape);
 
+  static constexpr size_t kRecordings = 96;
   static constexpr int kSlots = 4;
   static constexpr size_t kSlotBytes = size_t{8} << 20;
 
@@ -78,12 +89,16 @@ class CudaDevice final : public Device {
   KernelSet packing_;
   std::atomic<uint64_t> calls_{0};
   cudaStream_t stream_ = nullptr;
+  // Nothing else may enter the stream while ops are recorded.
+  std::recursive_mutex queue_mutex_;
   std::mutex upload_mutex_, download_mutex_;
   PinnedMemory up_, down_;  // kSlots slots; one
   std::array<cudaEvent_t, kSlots> free_{};
   int next_slot_ = 0;
   Buffer scratch_, draw_scratch_;
   std::vector<AttentionMemory> attention_memory_;
+  std::vector<Recording> recordings_;
+  uint64_t replays_ = 0;
 };
 
 }  // namespace eadem::kernels::cuda

@@ -31,14 +31,21 @@ TEST_P(OnDevice, EveryCellGivesTheBitsOfThisMachine) {
   const auto expected = run_cell(*here, {4, 512}, asked, nullptr);
   EXPECT_EQ(std::set<std::string>(expected.begin(), expected.end()).size(), expected.size());
   const DeviceCell cells[] = {{1, 512}, {2, 7}, {7, 64, 0, true, true, 3}, {33, 33, 0, true, false, 0, 2}, {5, 32, 14}};
-  for (const DeviceCell& cell : cells) {
-    SCOPED_TRACE(cell.describe());
+  uint64_t replays = 0;
+  for (size_t i = 0; i < 2 * std::size(cells); ++i) {
+    const DeviceCell& cell = cells[i / 2];
+    const bool graphs = i % 2 == 0;
+    SCOPED_TRACE(cell.describe() + (graphs ? "" : " without graphs"));
     const auto device = std::make_shared<HostDevice>();
-    const auto there = tiny().load(GetParam(), 2, 512, device);
+    const auto there = tiny().load(GetParam(), 2, 512, device, graphs);
     const uint64_t before = device->calls();
     Counters counters;
     EXPECT_EQ(run_cell(*there, cell, asked, &counters), expected);
     EXPECT_GT(device->calls(), before + counters.steps);
+    replays += device->replays();
+    if (!graphs) {
+      EXPECT_EQ(device->replays(), 0u);
+    }
     if (cell.rounds > 1) {
       EXPECT_GT(counters.prefix_hit_tokens, 64u);
     }
@@ -46,6 +53,7 @@ TEST_P(OnDevice, EveryCellGivesTheBitsOfThisMachine) {
       EXPECT_GT(counters.preemptions, 0u);
     }
   }
+  EXPECT_GT(replays, 20u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Numerics, OnDevice, ::testing::ValuesIn(numerics::kAllNumerics),
