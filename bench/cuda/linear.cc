@@ -223,6 +223,7 @@ class Bench {
     double least = us;
     for (const LinearPlan& plan : legal_linear_plans(shape)) {
       if (plan.rows != chosen.rows) continue;
+      std::fflush(json_);
       const double t = time(&plan);
       report(c, shape, rows, peer, t, plan, "plan", linear_bytes(shape));
       if (t < least) least = t, best = plan;

@@ -142,7 +142,7 @@ TEST_P(CudaLinear, EveryPlan) {
   for (const int shards : {1, 2, 4, 8}) {
     for (const int group : {32, 128}) {
       if (group == 128 && GetParam() != Numerics::kInt8) continue;
-      const LinearShape shape = make_shape(GetParam(), 333, group == 32 ? 768 : 2048, shards, group, shards % 4 == 0);
+      const LinearShape shape = make_shape(GetParam(), 333, group == 32 ? 3840 : 4096, shards, group, shards % 4 == 0);
       ASSERT_EQ(shape.shards, shards);
       const Layer layer = random_layer(shape, 37, kWide, true, true, draw);
       const std::vector<float> expected = evaluate(best_kernel_set(), layer, nullptr);

@@ -214,7 +214,7 @@ EADEM_DEVICE void stream_linear(const StreamArgs& a) {
   const int first = static_cast<int>(blockIdx.x) / a.split, step = static_cast<int>(gridDim.x) / a.split;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread >= consumers) {
-    if (thread == consumers) produce(a, ring, rank, first, step);
+    produce(a, ring, rank, first, step);
     return;
   }
   const int group = thread / 32 / Chains::kWarps, warp = thread / 32 % Chains::kWarps;

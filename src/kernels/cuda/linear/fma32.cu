@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kThreads + 32) fma32(const __grid_constant__ S
   __syncthreads();
   const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
   if (threadIdx.x >= kThreads) {
-    if (threadIdx.x == kThreads) produce(a, ring, 0, first, step);
+    produce(a, ring, 0, first, step);
     return;
   }
   auto* const buffers = reinterpret_cast<float*>(dynamic + (base - shared_address(dynamic)) + a.exchange_offset);

@@ -55,6 +55,9 @@ void lay_out_ring(const LinearPlan& plan, StreamArgs& a) {
   const int last_read = plan.warpgroups == 0 ? 0 : ((plan.warpgroups - 1) * plan.outputs + 64) * kTileRowBytes;
   a.spare_bytes = std::max(exchange_bytes(s, plan), last_read - a.stage_bytes);
   a.stages = std::min((cta_bytes(plan) - kAlign - a.spare_bytes) / a.stage_bytes, kMaxStages);
+  // Lanes wait for each other's stages, which fma32's warps free in any order.
+  const bool alone = s.numerics == Numerics::kFma32 || a.stages < 4;
+  a.lanes = alone ? 1 : a.stages < 8 ? 2 : 4;
   a.exchange_offset = a.stages * a.stage_bytes;
 }
 

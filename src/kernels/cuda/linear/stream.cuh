@@ -46,60 +46,95 @@ EADEM_DEVICE Item item_at(const StreamArgs& a, int index) {
 
 // ---- The producer ---------------------------------------------------------------------------------------------------
 
+// Where an item's weights lie: outputs up to the end of a row of tiles, then those in the next.
+struct Source {
+  const std::byte *first, *second;                // in the tiles of k's first
+  const std::byte *first_side, *second_side;      // int8: their entries
+  uint32_t first_rows, second_rows, stage_total;  // the last: bytes that a stage gets
+};
+
+EADEM_DEVICE Source source_of(const StreamArgs& a, const Item& item) {
+  const int row = item.n % kTileRows, outputs = item.n_end - item.n, first_rows = min(outputs, kTileRows - row);
+  const size_t tile = static_cast<size_t>(item.n / kTileRows) * static_cast<size_t>(a.k_tiles);
+  const std::byte* tiles = a.weights + tile * kTileBytes;
+  const std::byte* sides = a.sides + tile * static_cast<size_t>(kTileRows * a.entry_bytes);
+  Source source;
+  source.first = tiles + row * kTileRowBytes;
+  source.second = tiles + static_cast<size_t>(a.k_tiles) * kTileBytes;
+  source.first_side = sides + row * a.entry_bytes;
+  source.second_side = sides + static_cast<size_t>(a.k_tiles) * static_cast<size_t>(kTileRows * a.entry_bytes);
+  source.first_rows = static_cast<uint32_t>(first_rows);
+  source.second_rows = static_cast<uint32_t>(outputs - first_rows);
+  source.stage_total =
+      static_cast<uint32_t>(outputs * (kTileRowBytes + a.entry_bytes) + a.block_rows * kTileRowBytes + a.x_side_bytes);
+  return source;
+}
+
 // Asks for the weights of one stage, and says how many bytes the whole stage will get.
-EADEM_DEVICE void load_weights(const StreamArgs& a, const Ring& ring, const Item& item, int tile, int stage) {
-  const uint32_t at = ring.stage_at(a, stage), barrier = ring.full_at(stage);
-  barrier_expect(barrier, static_cast<uint32_t>((item.n_end - item.n) * (kTileRowBytes + a.entry_bytes) +
-                                                a.block_rows * kTileRowBytes + a.x_side_bytes));
-  for (int n = item.n; n < item.n_end;) {
-    const int row = n % kTileRows, count = min(item.n_end - n, kTileRows - row), done = n - item.n;
-    const size_t index =
-        static_cast<size_t>(n / kTileRows) * static_cast<size_t>(a.k_tiles) + static_cast<size_t>(tile);
-    bulk_load(at + static_cast<uint32_t>(done * kTileRowBytes), a.weights + index * kTileBytes + row * kTileRowBytes,
-              static_cast<uint32_t>(count * kTileRowBytes), barrier);
-    if (a.entry_bytes > 0) {
-      bulk_load(at + static_cast<uint32_t>(a.side_offset + done * a.entry_bytes),
-                a.sides + (index * kTileRows + static_cast<size_t>(row)) * static_cast<size_t>(a.entry_bytes),
-                static_cast<uint32_t>(count * a.entry_bytes), barrier);
+EADEM_DEVICE void load_weights(const StreamArgs& a, const Source& source, uint32_t at, uint32_t barrier, int tile) {
+  barrier_expect(barrier, source.stage_total);
+  const size_t offset = static_cast<size_t>(tile) * kTileBytes;
+  const uint32_t first_bytes = source.first_rows * kTileRowBytes;
+  bulk_load(at, source.first + offset, first_bytes, barrier);
+  if (source.second_rows > 0) {
+    bulk_load(at + first_bytes, source.second + offset, source.second_rows * kTileRowBytes, barrier);
+  }
+  if (a.entry_bytes > 0) {
+    const auto entry = static_cast<uint32_t>(a.entry_bytes);
+    const size_t side = static_cast<size_t>(tile) * (kTileRows * entry);
+    const uint32_t to = at + static_cast<uint32_t>(a.side_offset), bytes = source.first_rows * entry;
+    bulk_load(to, source.first_side + side, bytes, barrier);
+    if (source.second_rows > 0) {
+      bulk_load(to + bytes, source.second_side + side, source.second_rows * entry, barrier);
     }
-    n += count;
   }
 }
 
-// Asks for the activations of one stage: of the shard's tile-th tile.
-EADEM_DEVICE void load_rows(const StreamArgs& a, const Ring& ring, const Item& item, int shard, int tile, int stage) {
-  const uint32_t at = ring.stage_at(a, stage), barrier = ring.full_at(stage);
-  tensor_load(at + static_cast<uint32_t>(a.x_offset), &a.x, barrier, shard * a.shard_k + tile * a.tile_k, item.row);
+// Asks for the activations of one stage.
+EADEM_DEVICE void load_rows(const StreamArgs& a, const Item& item, uint32_t at, uint32_t barrier, int tile) {
+  // A shard's last tile may reach beyond it; the next shard begins with a tile of its own.
+  const int k = a.shard_k == a.shard_tiles * a.tile_k
+                    ? tile * a.tile_k
+                    : tile / a.shard_tiles * a.shard_k + tile % a.shard_tiles * a.tile_k;
+  tensor_load(at + static_cast<uint32_t>(a.x_offset), &a.x, barrier, k, item.row);
   if (a.x_side_bytes > 0) {
-    const int64_t block = static_cast<int64_t>(item.row / a.block_rows) * a.k_tiles + shard * a.shard_tiles + tile;
+    const int64_t block = static_cast<int64_t>(item.row / a.block_rows) * a.k_tiles + tile;
     bulk_load(at + static_cast<uint32_t>(a.x_side_offset), a.x_side + block * (a.x_side_bytes / 4),
               static_cast<uint32_t>(a.x_side_bytes), barrier);
   }
 }
 
-// One thread. rank: of the CTA in its cluster, which takes as many shards as each other. first_item, step: the items of
-// the cluster. The weights of the first stages are under way before
-// the kernels that write the activations are done.
+// One warp, of which a.lanes lanes take a tile each at a time: a single thread takes too long over the instructions of
+// a tile. rank: of the CTA in its cluster, which takes as many shards as each other. first_item, step: the items of the
+// cluster. The weights of the first stages are under way before the kernels that write the activations are done.
 EADEM_DEVICE void produce(const StreamArgs& a, const Ring& ring, int rank, int first_item, int step) {
-  const int shards = a.shape.shards / a.split, first_shard = rank * shards;
-  const int early = min(a.stages, shards * a.shard_tiles);
-  const Item first = item_at(a, first_item);
-  for (int i = 0; i < early; ++i) load_weights(a, ring, first, first_shard * a.shard_tiles + i, i);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (lane >= a.lanes) return;
+  const int tiles = a.k_tiles / a.split, first_tile = rank * tiles, early = min(a.stages, tiles);
+  Item item = item_at(a, first_item);
+  Source source = source_of(a, item);
+  for (int i = lane; i < early; i += a.lanes) {
+    load_weights(a, source, ring.stage_at(a, i), ring.full_at(i), first_tile + i);
+  }
   wait_for_prerequisites();
-  RingCursor cursor;
-  int count = 0;
-  for (int index = first_item; index < a.items; index += step) {
-    const Item item = item_at(a, index);
-    for (int shard = first_shard; shard < first_shard + shards; ++shard) {
-      for (int tile = 0; tile < a.shard_tiles; ++tile, ++count) {
-        if (count >= early) {
-          barrier_wait(ring.empty_at(cursor.stage), cursor.parity ^ 1);
-          load_weights(a, ring, item, shard * a.shard_tiles + tile, cursor.stage);
-        }
-        load_rows(a, ring, item, shard, tile, cursor.stage);
-        cursor.advance(a.stages);
-      }
+  int stage = lane, tile = lane, index = first_item;
+  uint32_t parity = 0;
+  for (bool asked = lane < early;; asked = asked && stage < early && parity == 0) {
+    if (tile >= tiles) {
+      asked = false;
+      while (tile >= tiles) tile -= tiles, index += step;
+      if (index >= a.items) return;
+      item = item_at(a, index);
+      source = source_of(a, item);
     }
+    const uint32_t at = ring.stage_at(a, stage), barrier = ring.full_at(stage);
+    if (!asked) {
+      barrier_wait(ring.empty_at(stage), parity ^ 1);
+      load_weights(a, source, at, barrier, first_tile + tile);
+    }
+    load_rows(a, item, at, barrier, first_tile + tile);
+    tile += a.lanes, stage += a.lanes;
+    if (stage >= a.stages) stage -= a.stages, parity ^= 1;
   }
 }
 

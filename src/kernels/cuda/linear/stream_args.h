@@ -28,6 +28,7 @@ struct StreamArgs {
   int items = 0;            // of a cluster; row blocks of the same outputs follow each other
   int split = 1;            // CTAs of a cluster that share out the shards
   int stages = 0;           // of the ring
+  int lanes = 1;            // of the producer warp that copy
   int x_offset = 0;         // in a stage, in bytes
   int side_offset = 0;      // int8
   int x_side_offset = 0;    // int8
