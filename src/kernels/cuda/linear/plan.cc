@@ -63,9 +63,9 @@ LinearPlan plan_columns(const LinearShape& s, int block, int processors) {
     plan.warpgroups = outputs > 64 ? 2 : 1;
     plan.outputs = outputs / plan.warpgroups;
   }
-  // A CTA alone has the deeper ring: where no second one comes anyway, and (mma16) where CTAs walk over many items.
+  // A CTA alone has the deeper ring: where no second one comes anyway, and where CTAs walk over many items.
   const int items = ceil_div(s.n, plan.item_outputs());
-  const bool few = plan.warpgroups > 0 && items <= processors, many = mma16 && items > kResidents * processors;
+  const bool few = plan.warpgroups > 0 && items <= processors, many = items > kResidents * processors;
   if (few || many) plan.residents = 1;
   return plan;
 }
@@ -77,7 +77,9 @@ LinearPlan plan_linear(const LinearShape& shape, int rows, int processors) {
   LinearPlan plan;
   if (shape.numerics == Numerics::kFma32) {
     const bool many = block < 8 && shape.n > 128 * kResidents * processors;
-    plan = {block, 0, outputs_for(shape.n, kResidents * processors, 32, many ? 64 : 48), 1, kResidents};
+    // Eight rows take so many registers that a processor holds one CTA.
+    const int ctas = block < 8 ? kResidents * processors : processors;
+    plan = {block, 0, outputs_for(shape.n, ctas, 32, many ? 64 : 48), 1, kResidents};
   } else if (shape.shards > 1) {
     plan = plan_rows_parallel(shape, block, processors);
   } else {
