@@ -265,7 +265,7 @@ struct Handover {
     if (threadIdx.x != 0) return;
     for (int s = 0; s < kStages; ++s) {
       barrier_init(shared_address(&full[s]), 1);
-      barrier_init(shared_address(&empty[s]), kComputeWarps);
+      barrier_init(shared_address(&empty[s]), kComputeThreads);  // one lane for its warp, and racecheck sees hazards
     }
     for (uint64_t& slot : queries_free) barrier_init(shared_address(&slot), kComputeWarps);
     for (int s = 0; s < kPartSlots; ++s) {
@@ -387,7 +387,7 @@ __device__ __forceinline__ void run_units(const SplitWork& work) {
     for (int64_t block = unit.block_begin; block < unit.block_end; ++block) {
       barrier_wait(shared_address(&hand.full[stage.slot]), stage.parity);
       rows.add_block(dynamic_memory + stage.slot * Hand::kBytes, block);
-      warp_arrive(hand.empty[stage.slot]);
+      barrier_arrive(shared_address(&hand.empty[stage.slot]));
       stage.advance();
     }
     if (unit.splits == 1) {
