@@ -266,8 +266,7 @@ def parse_arguments(arguments):
         "--long", action="store_true", help="also the tests that take minutes: all floats, the whole pairwise array"
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="only suites whose name contains TEXT")
-    # One more than there are cores: suites of servers, clients and emulated faults wait much of their time.
-    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="suites to run at once")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="suites to run at once")
     parser.add_argument(
         "--build", action="append", default=[], choices=BUILD_FOLDERS, help="a preset that was built (default: release)"
     )
