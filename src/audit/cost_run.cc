@@ -49,6 +49,7 @@ class Measurement {
   };
 
   Result<Engine> open_engine(const char* mode) const;
+  Result<void> choose_kernels();
   Result<void> check_alike() const;
   Result<void> run_side(Side& side, bool counts);
   ordered_json conditions() const;
@@ -57,7 +58,7 @@ class Measurement {
   std::vector<std::string> warnings() const;
   std::vector<PairedRuns> runs() const;
 
-  const CostOptions& options_;
+  CostOptions options_;
   const CostWatch& watch_;
   Side a_, b_;
   std::vector<bool> order_;
@@ -94,15 +95,24 @@ Result<void> Measurement::check_alike() const {
     return Error{"unlike runs: " + what + " " + left + " and " + right};
   };
   if (plain_name(a.numerics) != plain_name(b.numerics)) return unlike("numerics", a.numerics, b.numerics);
-  if (plain_name(a.isa) != plain_name(b.isa)) return unlike("kernel sets", a.isa, b.isa);
+  if (plain_name(a.isa) != plain_name(b.isa)) return unlike("kernel sets", a.isa, b.isa + " (leave --isa to auto)");
   if (a.threads != b.threads) return unlike("threads", std::to_string(a.threads), std::to_string(b.threads));
   if (parts_without_numerics(*a_.engine) != parts_without_numerics(*b_.engine))
     return unlike("models", a_.engine->identity(), b_.engine->identity());
   return {};
 }
 
+// "auto" is the set that free order has a twin of, not the machine's best: that would compare instructions as well.
+Result<void> Measurement::choose_kernels() {
+  if (options_.engine.isa != "auto") return {};
+  EADEM_ASSIGN_OR_RETURN(const Engine free, open_engine("free"));
+  options_.engine.isa = plain_name(free.info().isa);
+  return {};
+}
+
 Result<void> Measurement::open() {
   load_before_ = LoadWatch::load_average();
+  EADEM_RETURN_IF_ERROR(choose_kernels());
   for (const auto& [side, mode] : {std::pair{&a_, "contract"}, std::pair{&b_, "free"}}) {
     EADEM_ASSIGN_OR_RETURN(side->memory, memory_of(in_mode(options_.engine, mode), options_.workload));
     if (!watch_.goes_on()) return Error{"interrupted"};

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from serving import wait_until
 
 REQUEST = {"prompt": "one two three", "max_tokens": 8, "temperature": 0, "ignore_eos": True, "seed": 5}
 SCRAPED = {
@@ -76,6 +77,8 @@ def test_prometheus(serve, scrape):
 def test_the_page_gets_the_same(serve):
     server = serve("--served-model-name", "tiny")
     server.ask("/v1/completions", REQUEST)
+    # The engine counts an answer when its step is over, which may be after the client has it.
+    wait_until(lambda: server.stats()["engine"]["finished"] == 1, 10, "the engine's count of the answer")
     stats = server.stats()
     assert stats["state"] == "ready" and stats["model"] == "tiny" and len(stats["fingerprint"]) == 64
     assert stats["generation_tokens"] == 8 and stats["answers"]["length"] == 1
