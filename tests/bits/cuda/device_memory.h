@@ -1,64 +1,70 @@
-// Device memory for tests of CUDA kernels, and the skip where there is no device.
+// Device memory for tests of CUDA kernels.
 #pragma once
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdlib>
+#include <utility>
 #include <vector>
 
-#include "core/check.h"
 #include "kernels/device.h"
 
 namespace eadem::test {
 
-inline bool have_device() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+inline void cuda_ok(cudaError_t status) {
+  if (status == cudaSuccess) return;
+  ADD_FAILURE() << cudaGetErrorString(status);
+  std::exit(1);  // nothing after a fault of the device means anything
 }
 
 inline kernels::DeviceFacts device_facts() {
   kernels::DeviceFacts facts;
-  int processors = 0;
-  EADEM_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess);
-  facts.processors = processors;
+  cuda_ok(cudaDeviceGetAttribute(&facts.processors, cudaDevAttrMultiProcessorCount, 0));
   return facts;
 }
 
-// Waits for the kernels before it; a fault of one is a failure here.
-inline void finish_kernels() {
-  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess) << cudaGetErrorString(cudaGetLastError());
-}
+// Waits for the kernels before it.
+inline void finish_kernels() { cuda_ok(cudaDeviceSynchronize()); }
 
+// Zero-filled, or a copy.
 template <class T>
 class DeviceArray {
  public:
-  explicit DeviceArray(size_t n) : n_(n) {
-    EADEM_CHECK(cudaMalloc(&data_, n * sizeof(T) + 256) == cudaSuccess);
-    EADEM_CHECK(cudaMemset(data_, 0, n * sizeof(T) + 256) == cudaSuccess);
+  explicit DeviceArray(size_t size) : size_(size) {
+    cuda_ok(cudaMalloc(&data_, bytes() + kSlack));
+    cuda_ok(cudaMemset(data_, 0, bytes() + kSlack));
   }
-  explicit DeviceArray(const std::vector<T>& host) : DeviceArray(host.size()) { put(host); }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
+  explicit DeviceArray(const std::vector<T>& from) : DeviceArray(from.size()) { put(from); }
+  DeviceArray() = default;
+  DeviceArray(DeviceArray&& other) noexcept { *this = std::move(other); }
+  DeviceArray& operator=(DeviceArray&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
   ~DeviceArray() { cudaFree(data_); }
 
-  T* get() const { return static_cast<T*>(data_); }
-  void put(const std::vector<T>& host) {
-    EADEM_CHECK(host.size() <= n_);
-    EADEM_CHECK(cudaMemcpy(data_, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice) == cudaSuccess);
+  T* data() const { return data_; }
+  size_t size() const { return size_; }
+  size_t bytes() const { return size_ * sizeof(T); }
+  // from: as many elements.
+  void put(const std::vector<T>& from) const {
+    cuda_ok(from.size() == size_ ? cudaMemcpy(data_, from.data(), bytes(), cudaMemcpyHostToDevice)
+                                 : cudaErrorInvalidValue);
   }
   std::vector<T> host() const {
-    std::vector<T> out(n_);
-    const cudaError_t error = cudaMemcpy(out.data(), data_, n_ * sizeof(T), cudaMemcpyDeviceToHost);
-    EXPECT_EQ(error, cudaSuccess) << cudaGetErrorString(error);
-    return out;
+    std::vector<T> to(size_);
+    cuda_ok(cudaMemcpy(to.data(), data_, bytes(), cudaMemcpyDeviceToHost));
+    return to;
   }
 
  private:
-  void* data_ = nullptr;
-  size_t n_;
-};
+  static constexpr size_t kSlack = 256;  // an empty array has an address too
 
-#define EADEM_NEEDS_DEVICE() \
-  if (!eadem::test::have_device()) GTEST_SKIP() << "no CUDA device"
+  T* data_ = nullptr;
+  size_t size_ = 0;
+};
 
 }  // namespace eadem::test

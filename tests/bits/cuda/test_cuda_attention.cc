@@ -126,13 +126,13 @@ std::vector<RowOut> device_rows(const Sequence& s, const Pool& pool, const Call&
   const kernels::DeviceFacts facts = device_facts();
   const DeviceArray<std::byte> scratch(cuda::attention_scratch_bytes(facts, shape, rows, max_positions));
   kernels::DeviceAttentionCall device;
-  device.q = dq.get(), device.positions = dpositions.get(), device.sequences = dsequences.get(), device.rows = rows;
+  device.q = dq.data(), device.positions = dpositions.data(), device.sequences = dsequences.data(), device.rows = rows;
   device.runs = call.runs.data(), device.run_count = static_cast<int>(call.runs.size());
-  device.kv = {kv.get(), dtables.get(), pool.table_stride, pool.block_bytes, pool.head_bytes};
-  device.out = out.get(), device.out_stride = stride, device.bad = reinterpret_cast<bool*>(bad.get());
+  device.kv = {kv.data(), dtables.data(), pool.table_stride, pool.block_bytes, pool.head_bytes};
+  device.out = out.data(), device.out_stride = stride, device.bad = reinterpret_cast<bool*>(bad.data());
   // Twice with the same working memory: its counters must be as they were.
-  cuda::attention(nullptr, facts, shape, device, rows, max_positions, scratch.get());
-  cuda::attention(nullptr, facts, shape, device, rows, max_positions, scratch.get());
+  cuda::attention(nullptr, facts, shape, device, rows, max_positions, scratch.data());
+  cuda::attention(nullptr, facts, shape, device, rows, max_positions, scratch.data());
   finish_kernels();
   const auto bytes = out.host();
   const auto flags = bad.host();
@@ -223,7 +223,6 @@ INSTANTIATE_TEST_SUITE_P(Trees, CudaAttention, testing::Values(Numerics::kMma16,
                          [](const auto& tree) { return std::string(numerics::short_name(tree.param)); });
 
 TEST_P(CudaAttention, HeadSizes) {
-  EADEM_NEEDS_DEVICE();
   for (int size : {8, 33, 64, 80, 96, 128, 160, 192, 256}) {
     for (Data data : {Data::kOrdinary, Data::kPeaked, Data::kWide}) {
       check(make_shape(GetParam(), 2, 4, size, 0), data, single_rows(2200), 2200);
@@ -232,7 +231,6 @@ TEST_P(CudaAttention, HeadSizes) {
 }
 
 TEST_P(CudaAttention, Groups) {
-  EADEM_NEEDS_DEVICE();
   for (int group : {1, 2, 3, 5, 7, 8, 12, 16, 17, 33}) {
     check(make_shape(GetParam(), 2, group, 64, 0), Data::kPeaked, single_rows(1200), 1200);
     check(make_shape(GetParam(), 1, group, 128, 0), Data::kOrdinary, single_rows(1200), 1200);
@@ -240,7 +238,6 @@ TEST_P(CudaAttention, Groups) {
 }
 
 TEST_P(CudaAttention, Windows) {
-  EADEM_NEEDS_DEVICE();
   for (int64_t window : {1, 2, 63, 64, 65, 100, 1023, 1024, 1025, 1500, 3000}) {
     check(make_shape(GetParam(), 2, 4, 64, window), Data::kPeaked, single_rows(2600), 2600);
     check(make_shape(GetParam(), 1, 3, 128, window), Data::kPeaked, mixed_runs(), 2200);
@@ -248,7 +245,6 @@ TEST_P(CudaAttention, Windows) {
 }
 
 TEST_P(CudaAttention, Runs) {
-  EADEM_NEEDS_DEVICE();
   for (int group : {1, 3, 4, 16, 20}) {
     for (int size : {64, 96, 128, 256}) {
       check(make_shape(GetParam(), 2, group, size, 0), Data::kPeaked, mixed_runs(), 2200);
@@ -257,7 +253,6 @@ TEST_P(CudaAttention, Runs) {
 }
 
 TEST_P(CudaAttention, ManyRowsOfManySequences) {
-  EADEM_NEEDS_DEVICE();
   Call call;
   Random random(4);
   for (int r = 0; r < 700; ++r) call.add(r % kSequences, random.below(1300), 1);
@@ -266,14 +261,12 @@ TEST_P(CudaAttention, ManyRowsOfManySequences) {
 
 // Long contexts: more splits than the merge keeps in flight.
 TEST_P(CudaAttention, ManySplits) {
-  EADEM_NEEDS_DEVICE();
   Call call;
   for (int64_t position : {9999, 12287, 12288, 4096}) call.add(1, position, 1);
   check(make_shape(GetParam(), 1, 4, 64, 0), Data::kPeaked, call, 12300);
 }
 
 TEST_P(CudaAttention, FlaggedRowsAreAlone) {
-  EADEM_NEEDS_DEVICE();
   const AttentionShape shape = make_shape(GetParam(), 2, 4, 64, 0);
   Sequence s = make_sequence(shape, 1300, Data::kOrdinary, 5);
   // Scores far above the limit for one query; every other row keeps its bits.
@@ -291,7 +284,6 @@ TEST_P(CudaAttention, FlaggedRowsAreAlone) {
 
 // The comparison tells the trees, and a window, apart.
 TEST_P(CudaAttention, NegativeControl) {
-  EADEM_NEEDS_DEVICE();
   const Numerics other = GetParam() == Numerics::kMma16 ? Numerics::kFma32 : Numerics::kMma16;
   const Call call = single_rows(2200);
   Sequence s = make_sequence(make_shape(GetParam(), 2, 4, 128, 0), 2200, Data::kPeaked, 17);

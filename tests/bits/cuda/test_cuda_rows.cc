@@ -65,7 +65,6 @@ std::string first_difference(const Outcome& a, const Outcome& b, int width) {
 const int kLengths[] = {1, 2, 3, 4, 7, 8, 31, 32, 64, 100, 255, 256, 257, 576, 1000, 1536, 2049, 4096, 5120, 12288};
 
 TEST(CudaRows, RmsNorm) {
-  EADEM_NEEDS_DEVICE();
   for (int n : kLengths) {
     for (float eps : {1e-5f, 0.0f}) {
       const int rows = n == 4096 || n == 1000 ? 300 : 23, padded = numerics::padded_to_leaf(n);
@@ -79,7 +78,8 @@ TEST(CudaRows, RmsNorm) {
       const DeviceArray<float> dx(x), dw(weight);
       const DeviceArray<uint16_t> y(std::vector<uint16_t>(count, 0xffff));
       const DeviceArray<uint8_t> bad(static_cast<size_t>(rows));
-      cuda::rms_norm(nullptr, dx.get(), dw.get(), rows, n, padded, eps, y.get(), reinterpret_cast<bool*>(bad.get()));
+      cuda::rms_norm(nullptr, dx.data(), dw.data(), rows, n, padded, eps, y.data(),
+                     reinterpret_cast<bool*>(bad.data()));
       finish_kernels();
       const Outcome got{y.host(), bad.host()};
       EXPECT_EQ(first_difference(got, expected, padded), "") << n;
@@ -106,7 +106,6 @@ TEST(CudaRows, RmsNorm) {
 }
 
 TEST(CudaRows, SwiGlu) {
-  EADEM_NEEDS_DEVICE();
   for (int n : kLengths) {
     const int rows = n == 4096 || n == 1000 ? 300 : 23, padded = numerics::padded_to_leaf(n);
     auto x = make_rows(rows, 2 * n, static_cast<uint64_t>(n), true);
@@ -120,14 +119,13 @@ TEST(CudaRows, SwiGlu) {
     const DeviceArray<float> dx(x);
     const DeviceArray<uint16_t> y(std::vector<uint16_t>(count, 0xffff));
     const DeviceArray<uint8_t> bad(static_cast<size_t>(rows));
-    cuda::swiglu(nullptr, dx.get(), rows, n, padded, y.get(), reinterpret_cast<bool*>(bad.get()));
+    cuda::swiglu(nullptr, dx.data(), rows, n, padded, y.data(), reinterpret_cast<bool*>(bad.data()));
     finish_kernels();
     EXPECT_EQ(first_difference({y.host(), bad.host()}, expected, padded), "") << n;
   }
 }
 
 TEST(CudaRows, EmbedAndGather) {
-  EADEM_NEEDS_DEVICE();
   for (int n : {1, 7, 64, 576, 2048, 4100}) {
     const int vocab = 50, rows = 9;
     Random random(static_cast<uint64_t>(n));
@@ -137,8 +135,8 @@ TEST(CudaRows, EmbedAndGather) {
     const DeviceArray<uint16_t> dtable(table), gathered(std::vector<uint16_t>(static_cast<size_t>(rows * n), 0xffff));
     const DeviceArray<int32_t> dtokens(tokens);
     const DeviceArray<float> h(std::vector<float>(static_cast<size_t>(rows * n), 7.0f));
-    cuda::embed(nullptr, dtable.get(), dtokens.get(), rows, n, h.get());
-    cuda::gather(nullptr, dtable.get(), dtokens.get(), rows, n, gathered.get());
+    cuda::embed(nullptr, dtable.data(), dtokens.data(), rows, n, h.data());
+    cuda::gather(nullptr, dtable.data(), dtokens.data(), rows, n, gathered.data());
     finish_kernels();
     const auto floats = h.host();
     const auto operands = gathered.host();
@@ -205,11 +203,11 @@ void check_qkv(const QkvCase& c) {
   const DeviceArray<uint16_t> q(std::vector<uint16_t>(expected_q.size(), 0xffff));
   const DeviceArray<uint8_t> bad(static_cast<size_t>(rows)), kv(expected_kv.size());
   kernels::DeviceQkvCall call;
-  call.qkv = dx.get(), call.cosine = dcosine.get(), call.sine = dsine.get();
-  call.positions = dpositions.get(), call.sequences = dsequences.get();
-  call.kv = {reinterpret_cast<std::byte*>(kv.get()), dtables.get(), 3, block_bytes, head_bytes};
-  call.q = q.get(), call.bad = reinterpret_cast<bool*>(bad.get());
-  if (c.norms) shape.q_norm = dq_norm.get(), shape.k_norm = dk_norm.get();
+  call.qkv = dx.data(), call.cosine = dcosine.data(), call.sine = dsine.data();
+  call.positions = dpositions.data(), call.sequences = dsequences.data();
+  call.kv = {reinterpret_cast<std::byte*>(kv.data()), dtables.data(), 3, block_bytes, head_bytes};
+  call.q = q.data(), call.bad = reinterpret_cast<bool*>(bad.data());
+  if (c.norms) shape.q_norm = dq_norm.data(), shape.k_norm = dk_norm.data();
   cuda::split_qkv(nullptr, shape, attention, call, rows);
   finish_kernels();
   EXPECT_EQ(first_difference({q.host(), bad.host()}, {expected_q, expected_bad}, c.heads * padded), "") << name;
@@ -219,7 +217,6 @@ void check_qkv(const QkvCase& c) {
 }
 
 TEST(CudaRows, SplitQkv) {
-  EADEM_NEEDS_DEVICE();
   const QkvCase cases[] = {{9, 3, 64, 64, false},  {32, 8, 128, 128, false}, {8, 8, 96, 96, false},
                            {5, 1, 80, 40, false},  {4, 2, 256, 256, false},  {4, 4, 8, 8, false},
                            {3, 3, 160, 32, false}, {2, 1, 100, 0, false},    {7, 7, 33, 2, false},

@@ -1,58 +1,12 @@
-// Arrays in device memory, numbers for them, and comparison of bytes, for tests on a GPU.
+// Numbers for arrays in device memory, and comparison of their bytes, made by the device.
 #pragma once
 
-#include <cuda_runtime.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <utility>
-#include <vector>
 
+#include "bits/cuda/device_memory.h"
 #include "numerics/operand.h"
 
-namespace eadem::tests {
-
-inline void cuda_ok(cudaError_t status) {
-  if (status == cudaSuccess) return;
-  ADD_FAILURE() << cudaGetErrorString(status);
-  std::exit(1);  // nothing after a fault of the device means anything
-}
-
-// Zero-filled.
-template <class T>
-class DeviceArray {
- public:
-  explicit DeviceArray(size_t count) : count_(count) {
-    cuda_ok(cudaMalloc(&data_, bytes()));
-    cuda_ok(cudaMemset(data_, 0, bytes()));
-  }
-  explicit DeviceArray(const std::vector<T>& from) : DeviceArray(from.size()) {
-    cuda_ok(cudaMemcpy(data_, from.data(), bytes(), cudaMemcpyHostToDevice));
-  }
-  DeviceArray() = default;
-  DeviceArray(DeviceArray&& other) noexcept { *this = std::move(other); }
-  DeviceArray& operator=(DeviceArray&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(count_, other.count_);
-    return *this;
-  }
-  ~DeviceArray() { cudaFree(data_); }
-
-  T* data() const { return data_; }
-  size_t size() const { return count_; }
-  size_t bytes() const { return count_ * sizeof(T); }
-  std::vector<T> host() const {
-    std::vector<T> to(count_);
-    cuda_ok(cudaMemcpy(to.data(), data_, bytes(), cudaMemcpyDeviceToHost));
-    return to;
-  }
-
- private:
-  T* data_ = nullptr;
-  size_t count_ = 0;
-};
+namespace eadem::test {
 
 __device__ inline uint32_t hash_of(uint64_t x) {
   x ^= x >> 33, x *= 0xff51afd7ed558ccdULL, x ^= x >> 33, x *= 0xc4ceb9fe1a85ec53ULL, x ^= x >> 33;
@@ -92,4 +46,4 @@ inline unsigned long long differing_words(const void* x, const void* y, size_t b
   return count.host()[0];
 }
 
-}  // namespace eadem::tests
+}  // namespace eadem::test

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string>
 
-#include "bits/cuda_prefill/device_array.cuh"
+#include "bits/cuda/device_numbers.cuh"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/wgmma.h"
 #include "numerics/mma16.h"
@@ -14,7 +14,7 @@ namespace {
 using kernels::LinearCall;
 using kernels::LinearShape;
 using kernels::cuda::WgmmaPlan;
-using tests::DeviceArray;
+using test::DeviceArray;
 
 // tree + bias, before the residual. x: [rows][k], w: [n][k].
 __global__ void reference(const uint16_t* x, const uint16_t* w, const float* bias, int rows, int n, int k, int shards,
@@ -72,10 +72,10 @@ class Layer {
         before_(static_cast<size_t>(c.rows + 2) * stride_),
         y_(before_.size()),
         expected_(before_.size()) {
-    tests::fill_operands<<<512, 256>>>(x_.data(), x_.size(), 1, 1.0f);
-    tests::fill_operands<<<512, 256>>>(w_.data(), w_.size(), 2, 1.0f);
-    tests::fill_floats<<<512, 256>>>(bias_.data(), bias_.size(), 3, 4.0f);
-    tests::fill_floats<<<512, 256>>>(before_.data(), before_.size(), 4, 16.0f);
+    test::fill_operands<<<512, 256>>>(x_.data(), x_.size(), 1, 1.0f);
+    test::fill_operands<<<512, 256>>>(w_.data(), w_.size(), 2, 1.0f);
+    test::fill_floats<<<512, 256>>>(bias_.data(), bias_.size(), 3, 4.0f);
+    test::fill_floats<<<512, 256>>>(before_.data(), before_.size(), 4, 16.0f);
     const unsigned n = static_cast<unsigned>(c.n), k = static_cast<unsigned>(c.k);
     pack<<<dim3((k + 127) / 128, n), 128>>>(w_.data(), c.n, c.k, c.shards, kernels::cuda::shard_tiles(shape_),
                                             packed_.data());
@@ -85,12 +85,12 @@ class Layer {
   void evaluate(int shards) {
     reference<<<dim3(static_cast<unsigned>(case_.n + 63) / 64, static_cast<unsigned>(case_.rows)), 64>>>(
         x_.data(), w_.data(), case_.bias ? bias_.data() : nullptr, case_.rows, case_.n, case_.k, shards, sums_.data());
-    tests::cuda_ok(cudaDeviceSynchronize());
+    test::cuda_ok(cudaDeviceSynchronize());
   }
 
   // Words of y that are not what they must be after the first `rows` rows were evaluated.
   unsigned long long wrong(int rows, const WgmmaPlan* plan = nullptr) {
-    tests::cuda_ok(cudaMemcpy(y_.data(), before_.data(), y_.bytes(), cudaMemcpyDeviceToDevice));
+    test::cuda_ok(cudaMemcpy(y_.data(), before_.data(), y_.bytes(), cudaMemcpyDeviceToDevice));
     expect<<<512, 256>>>(before_.data(), sums_.data(), rows, case_.n, stride_, case_.add, y_.size(), expected_.data());
     LinearCall call;
     call.shape = &shape_;
@@ -106,8 +106,8 @@ class Layer {
     } else {
       kernels::cuda::linear_wgmma(nullptr, call, rows, 132);
     }
-    tests::cuda_ok(cudaDeviceSynchronize());
-    return tests::differing_words(y_.data(), expected_.data(), y_.bytes());
+    test::cuda_ok(cudaDeviceSynchronize());
+    return test::differing_words(y_.data(), expected_.data(), y_.bytes());
   }
 
  private:

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bits/cuda_prefill/device_array.cuh"
+#include "bits/cuda/device_numbers.cuh"
 #include "kernels/cuda/attention/layout.h"
 #include "kernels/cuda/attention/prefill.h"
 #include "numerics/attention.h"
@@ -17,7 +17,7 @@ using kernels::AttentionShape;
 using kernels::DeviceAttentionCall;
 using kernels::DeviceKv;
 using kernels::DeviceRun;
-using tests::DeviceArray;
+using test::DeviceArray;
 
 // A row and head inside a split; o: this thread's elements 64 i + thread of the head.
 struct RowState {
@@ -106,7 +106,7 @@ __global__ void reference(AttentionShape shape, DeviceAttentionCall call, bool s
 __global__ void fill_padded(uint16_t* q, size_t count, int head_size, int head_padded, float scale) {
   for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     const int d = static_cast<int>(i % head_padded);
-    q[i] = d < head_size ? numerics::bf16_operand(tests::number_of(i, 5, scale)) : 0;
+    q[i] = d < head_size ? numerics::bf16_operand(test::number_of(i, 5, scale)) : 0;
   }
 }
 __global__ void fill_blocks(uint16_t* kv, int images, int head_size, int head_padded) {
@@ -116,7 +116,7 @@ __global__ void fill_blocks(uint16_t* kv, int images, int head_size, int head_pa
     for (int i = static_cast<int>(threadIdx.x); i < 64 * head_size; i += static_cast<int>(blockDim.x)) {
       const uint64_t index = static_cast<uint64_t>(image) * 65536 + i;
       to[kernels::cuda::kv_element(i / head_size, i % head_size)] =
-          numerics::bf16_operand(tests::number_of(index, 6, 1.0f));
+          numerics::bf16_operand(test::number_of(index, 6, 1.0f));
     }
   }
 }
@@ -167,29 +167,29 @@ class Problem {
     call_.kv = {reinterpret_cast<std::byte*>(kv_.data()), tables_.data(), blocks,
                 block * static_cast<size_t>(c.kv_heads), block};
     call_.out_stride = static_cast<int64_t>(stride);
-    tests::cuda_ok(cudaDeviceSynchronize());
+    test::cuda_ok(cudaDeviceSynchronize());
   }
 
   // strict: the reference is the running maximum, which is another definition.
   void expect(bool strict = false) {
     DeviceAttentionCall call = call_;
     call.out = expected_.data(), call.bad = reinterpret_cast<bool*>(expected_bad_.data());
-    tests::cuda_ok(cudaMemset(expected_.data(), 0xee, expected_.bytes()));
+    test::cuda_ok(cudaMemset(expected_.data(), 0xee, expected_.bytes()));
     const dim3 grid(static_cast<unsigned>(case_.heads), static_cast<unsigned>(call_.rows));
     reference<<<grid, 64>>>(shape_, call, strict);
-    tests::cuda_ok(cudaDeviceSynchronize());
+    test::cuda_ok(cudaDeviceSynchronize());
   }
-  void clear() { tests::cuda_ok(cudaMemset(out_.data(), 0xee, out_.bytes())); }
+  void clear() { test::cuda_ok(cudaMemset(out_.data(), 0xee, out_.bytes())); }
   void run(const std::vector<DeviceRun>& runs) {
     DeviceAttentionCall call = call_;
     call.out = out_.data(), call.bad = reinterpret_cast<bool*>(bad_.data());
-    tests::cuda_ok(cudaMemset(scratch_.data(), 0xff, scratch_.bytes()));
+    test::cuda_ok(cudaMemset(scratch_.data(), 0xff, scratch_.bytes()));
     EXPECT_TRUE(kernels::cuda::prefill_serves(shape_));
     kernels::cuda::attention_prefill(nullptr, shape_, call, runs.data(), static_cast<int>(runs.size()), 132,
                                      scratch_.data());
-    tests::cuda_ok(cudaDeviceSynchronize());
+    test::cuda_ok(cudaDeviceSynchronize());
   }
-  unsigned long long wrong() const { return tests::differing_words(out_.data(), expected_.data(), out_.bytes()); }
+  unsigned long long wrong() const { return test::differing_words(out_.data(), expected_.data(), out_.bytes()); }
   std::vector<uint8_t> bad() const { return bad_.host(); }
   std::vector<uint8_t> expected_bad() const { return expected_bad_.host(); }
   const std::vector<DeviceRun>& runs() const { return runs_; }

@@ -1,7 +1,7 @@
 // Linear layers of the CUDA device give the bits of this machine's CPU sets, for every number of rows and every plan.
-#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include "bits/cuda/device_memory.h"
 #include "bits/linear/harness.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/linear/stream.h"
@@ -10,28 +10,7 @@ namespace eadem::kernels::testing {
 namespace {
 
 using cuda::LinearPlan;
-
-// Memory of the device, with a copy of `from`.
-class DeviceBytes {
- public:
-  DeviceBytes(const void* from, size_t bytes) {
-    EXPECT_EQ(cudaMalloc(&data_, bytes + 256), cudaSuccess);
-    if (from == nullptr) return;
-    EXPECT_EQ(cudaMemcpy(data_, from, bytes, cudaMemcpyHostToDevice), cudaSuccess);
-  }
-  template <class T>
-  explicit DeviceBytes(const std::vector<T>& from) : DeviceBytes(from.data(), from.size() * sizeof(T)) {}
-  ~DeviceBytes() { cudaFree(data_); }
-  DeviceBytes(const DeviceBytes&) = delete;
-  DeviceBytes& operator=(const DeviceBytes&) = delete;
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-
- private:
-  void* data_ = nullptr;
-};
+using test::DeviceArray;
 
 // A layer whose weights and rows lie in device memory.
 class OnDevice {
@@ -41,33 +20,28 @@ class OnDevice {
         weights_(packed(layer)),
         x_(layer.x),
         bias_(layer.bias),
-        y_(nullptr, y_values() * sizeof(float)),
-        scratch_(nullptr, cuda::linear_scratch_bytes(layer.shape, layer.rows)) {
-    cudaDeviceProp properties;
-    EXPECT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
-    facts_.processors = properties.multiProcessorCount;
-  }
+        y_(y_values()),
+        scratch_(cuda::linear_scratch_bytes(layer.shape, layer.rows)) {}
 
   // y as evaluate() begins it, of which the first `rows` rows are then computed; plan: null for the device's own.
   std::vector<float> run(int rows, const LinearPlan* plan) const {
     const LinearShape& s = layer_.shape;
     std::vector<float> y(y_values());
     for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i % 1009) - 504.25f;
-    EXPECT_EQ(cudaMemcpy(y_.as<float>(), y.data(), y.size() * sizeof(float), cudaMemcpyHostToDevice), cudaSuccess);
-    EXPECT_EQ(cudaMemset(scratch_.as<void>(), 0xff, cuda::linear_scratch_bytes(s, layer_.rows)), cudaSuccess);
+    y_.put(y);
+    test::cuda_ok(cudaMemset(scratch_.data(), 0xff, scratch_.bytes()));
     LinearCall call;
-    call.shape = &s, call.weights = weights_.as<std::byte>();
-    call.x.operands = x_.as<uint16_t>();
-    call.bias = layer_.bias.empty() ? nullptr : bias_.as<float>();
-    call.y = y_.as<float>(), call.y_stride = s.n + kPast, call.add_to_y = layer_.residual;
+    call.shape = &s, call.weights = weights_.data();
+    call.x.operands = x_.data();
+    call.bias = layer_.bias.empty() ? nullptr : bias_.data();
+    call.y = y_.data(), call.y_stride = s.n + kPast, call.add_to_y = layer_.residual;
     if (plan == nullptr) {
-      cuda::linear(nullptr, facts_, call, rows, scratch_.as<void>());
+      cuda::linear(nullptr, facts_, call, rows, scratch_.data());
     } else {
-      cuda::linear_planned(nullptr, *plan, call, rows, facts_.processors, scratch_.as<void>());
+      cuda::linear_planned(nullptr, *plan, call, rows, facts_.processors, scratch_.data());
     }
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << describe(layer_, 0) << " of rows " << rows;
-    EXPECT_EQ(cudaMemcpy(y.data(), y_.as<float>(), y.size() * sizeof(float), cudaMemcpyDeviceToHost), cudaSuccess);
-    return y;
+    return y_.host();
   }
 
  private:
@@ -79,8 +53,11 @@ class OnDevice {
   size_t y_values() const { return static_cast<size_t>(layer_.rows) * static_cast<size_t>(layer_.shape.n + kPast); }
 
   const Layer& layer_;
-  DeviceFacts facts_;
-  DeviceBytes weights_, x_, bias_, y_, scratch_;
+  DeviceFacts facts_ = test::device_facts();
+  DeviceArray<std::byte> weights_;
+  DeviceArray<uint16_t> x_;
+  DeviceArray<float> bias_, y_;
+  DeviceArray<std::byte> scratch_;
 };
 
 std::string describe_plan(const LinearPlan& p) {
