@@ -1,10 +1,7 @@
 // Linear layers of the CUDA device beside cuBLAS in the same run, at Qwen3-8B's shapes:
-//   bench_cuda_linear LIBCUBLAS OUT.json [plans]
+//   bench_cuda_linear OUT.json [plans]          (EADEM_CUBLAS: where libcublas.so.13 is)
 // Each kernel runs 24 times (the head 6) in a graph, over copies of the weights that do not fit the second-level cache
 // together; the median of seven replays counts. `plans`: every legal plan for up to 64 rows, not the chosen one alone.
-#include <cuda_runtime.h>
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,82 +10,18 @@
 #include <string>
 #include <vector>
 
-#include "core/check.h"
+#include "cuda/cublas.h"
+#include "cuda/timing.h"
 #include "kernels/cuda/linear/linear.h"
 
 namespace eadem::kernels::cuda {
 namespace {
 
-#define CHECK_CUDA(call) EADEM_CHECK((call) == cudaSuccess)
+using bench::Cublas;
+using bench::time_us;
 
 constexpr int kReplays = 7;
 constexpr size_t kRotated = 320u << 20;  // bytes of weights
-
-// ---- The peer, by its C interface (cublas_v2.h) ---------------------------------------------------------------------
-
-class Cublas {
- public:
-  explicit Cublas(const char* path) {
-    void* library = dlopen(path, RTLD_NOW);
-    if (library == nullptr) std::fprintf(stderr, "%s\n", dlerror());
-    EADEM_CHECK(library != nullptr);
-    const auto create = reinterpret_cast<int (*)(void**)>(dlsym(library, "cublasCreate_v2"));
-    set_stream_ = reinterpret_cast<int (*)(void*, cudaStream_t)>(dlsym(library, "cublasSetStream_v2"));
-    set_workspace_ = reinterpret_cast<int (*)(void*, void*, size_t)>(dlsym(library, "cublasSetWorkspace_v2"));
-    gemm_ = reinterpret_cast<Gemm>(dlsym(library, "cublasGemmEx"));
-    EADEM_CHECK(create(&handle_) == 0);
-    CHECK_CUDA(cudaMalloc(&workspace_, kWorkspace));
-  }
-  // y[m][n] float32 = x[m][k] w[n][k]^T, bf16, float32 sums.
-  void run(cudaStream_t stream, const void* w, const void* x, float* y, int m, int n, int k) const {
-    constexpr int kTransposed = 1, kPlain = 0, kBf16 = 14, kFloat = 0, kComputeFloat = 68, kDefault = -1;
-    const float one = 1.0f, zero = 0.0f;
-    EADEM_CHECK(set_stream_(handle_, stream) == 0);
-    EADEM_CHECK(set_workspace_(handle_, workspace_, kWorkspace) == 0);
-    EADEM_CHECK(gemm_(handle_, kTransposed, kPlain, n, m, k, &one, w, kBf16, k, x, kBf16, k, &zero, y, kFloat, n,
-                      kComputeFloat, kDefault) == 0);
-  }
-
- private:
-  using Gemm = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
-                       const void*, void*, int, int, int, int);
-  static constexpr size_t kWorkspace = 64u << 20;
-  void* handle_ = nullptr;
-  void* workspace_ = nullptr;
-  int (*set_stream_)(void*, cudaStream_t) = nullptr;
-  int (*set_workspace_)(void*, void*, size_t) = nullptr;
-  Gemm gemm_ = nullptr;
-};
-
-// ---- Timing ---------------------------------------------------------------------------------------------------------
-
-// Microseconds of one call; call(stream, i): the i-th of a graph of `launches`.
-double time_us(cudaStream_t stream, int launches, const std::function<void(cudaStream_t, int)>& call) {
-  cudaGraph_t graph;
-  cudaGraphExec_t executable;
-  CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
-  for (int i = 0; i < launches; ++i) call(stream, i);
-  CHECK_CUDA(cudaStreamEndCapture(stream, &graph));
-  CHECK_CUDA(cudaGraphInstantiate(&executable, graph, 0));
-  cudaEvent_t begin, end;
-  CHECK_CUDA(cudaEventCreate(&begin));
-  CHECK_CUDA(cudaEventCreate(&end));
-  CHECK_CUDA(cudaGraphLaunch(executable, stream));
-  std::vector<float> times(kReplays);
-  for (float& ms : times) {
-    CHECK_CUDA(cudaEventRecord(begin, stream));
-    CHECK_CUDA(cudaGraphLaunch(executable, stream));
-    CHECK_CUDA(cudaEventRecord(end, stream));
-    CHECK_CUDA(cudaEventSynchronize(end));
-    CHECK_CUDA(cudaEventElapsedTime(&ms, begin, end));
-  }
-  std::sort(times.begin(), times.end());
-  CHECK_CUDA(cudaEventDestroy(begin));
-  CHECK_CUDA(cudaEventDestroy(end));
-  CHECK_CUDA(cudaGraphExecDestroy(executable));
-  CHECK_CUDA(cudaGraphDestroy(graph));
-  return times[kReplays / 2] * 1e3 / launches;
-}
 
 // ---- Data -----------------------------------------------------------------------------------------------------------
 
@@ -155,8 +88,8 @@ class Bench {
     fill(x_, static_cast<size_t>(most) * static_cast<size_t>(c.k) * 2, true);
     with_weights(static_cast<size_t>(c.n) * static_cast<size_t>(c.k) * 2, true, [&](const auto& weights) {
       for (const int m : rows) {
-        peer.push_back(time_us(stream_, launches_, [&](cudaStream_t s, int i) {
-          cublas_.run(s, weights[static_cast<size_t>(i) % weights.size()], x_, y_, m, c.n, c.k);
+        peer.push_back(time_us(stream_, launches_, kReplays, [&](cudaStream_t s, int i) {
+          cublas_.run(s, m, c.n, c.k, x_, weights[static_cast<size_t>(i) % weights.size()], y_, true, 0.0f);
         }));
       }
     });
@@ -204,7 +137,7 @@ class Bench {
     call.x.operands = reinterpret_cast<const uint16_t*>(x_);
     call.y = y_, call.y_stride = c.n;
     const auto time = [&](const LinearPlan* plan) {
-      return time_us(stream_, launches_, [&](cudaStream_t s, int i) {
+      return time_us(stream_, launches_, kReplays, [&](cudaStream_t s, int i) {
         call.weights = weights[static_cast<size_t>(i) % weights.size()];
         if (plan == nullptr) {
           linear(s, facts_, call, rows, scratch_);
@@ -263,18 +196,18 @@ class Bench {
 
 int main(int argc, char** argv) {
   using namespace eadem::kernels::cuda;
-  if (argc < 3) {
-    std::fprintf(stderr, "usage: bench_cuda_linear LIBCUBLAS OUT.json [plans]\n");
+  FILE* json = argc < 2 ? nullptr : std::fopen(argv[1], "w");
+  if (json == nullptr) {
+    std::fprintf(stderr, "usage: bench_cuda_linear OUT.json [plans]\n");
     return 2;
   }
-  FILE* json = std::fopen(argv[2], "w");
-  EADEM_CHECK(json != nullptr);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  const Cublas cublas(argv[1]);
-  Bench bench(cublas, json, argc > 3);
-  for (const Case& c : kCases)
-    bench.run(c, argc > 3 ? std::vector<int>{1, 8, 16, 32, 64}
-                          : std::vector<int>{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096});
+  const bool plans = argc > 2;
+  const Cublas cublas;
+  Bench bench(cublas, json, plans);
+  std::vector<int> rows = {1, 8, 16, 32, 64};
+  if (!plans) rows.insert(rows.end(), {128, 256, 512, 1024, 2048, 4096});
+  for (const Case& c : kCases) bench.run(c, rows);
   bench.summary();
   std::fclose(json);
   return 0;

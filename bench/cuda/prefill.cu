@@ -7,7 +7,6 @@
 // larger than the L2 cache; batches of the variants alternate; a time is the median. --rest idles before each batch, so
 // that the card is not at its power limit. --all also times every tile that the plan passed over.
 #include <cuda_runtime.h>
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "cublas.h"
 #include "kernels/cuda/attention/layout.h"
 #include "kernels/cuda/attention/prefill.h"
 #include "kernels/cuda/linear/layout.h"
@@ -28,6 +28,7 @@
 namespace {
 
 using namespace eadem;
+using bench::Cublas;
 
 void ok(cudaError_t status) {
   if (status == cudaSuccess) return;
@@ -99,36 +100,7 @@ void measure(std::vector<Variant>& variants, int batch, const Options& o) {
   ok(cudaEventDestroy(end));
 }
 
-// ---- cuBLAS, by its C functions -------------------------------------------------------------------------------------
-
-class Cublas {
- public:
-  Cublas() {
-    void* library = dlopen(std::getenv("EADEM_CUBLAS") ? std::getenv("EADEM_CUBLAS") : "libcublas.so.13", RTLD_NOW);
-    if (library == nullptr) {
-      std::fprintf(stderr, "no cuBLAS (%s): set EADEM_CUBLAS to libcublas.so.13\n", dlerror());
-      std::exit(1);
-    }
-    const auto create = reinterpret_cast<int (*)(void**)>(dlsym(library, "cublasCreate_v2"));
-    const auto workspace = reinterpret_cast<int (*)(void*, void*, size_t)>(dlsym(library, "cublasSetWorkspace_v2"));
-    gemm_ = reinterpret_cast<Gemm>(dlsym(library, "cublasGemmEx"));
-    void* space = nullptr;
-    ok(cudaMalloc(&space, size_t{64} << 20));
-    if (create(&handle_) != 0 || workspace(handle_, space, size_t{64} << 20) != 0) std::exit(1);
-  }
-  // y[m][n] = x[m][k] w[n][k]^T + beta y; y in bf16 or float32.
-  void run(int m, int n, int k, const void* x, const void* w, void* y, bool f32, float beta) {
-    const float one = 1.0f;
-    const int status = gemm_(handle_, 1, 0, n, m, k, &one, w, 14, k, x, 14, k, &beta, y, f32 ? 0 : 14, n, 68, -1);
-    if (status != 0) std::fprintf(stderr, "cublasGemmEx: %d\n", status), std::exit(1);
-  }
-
- private:
-  using Gemm = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
-                       const void*, void*, int, int, int, int);
-  void* handle_ = nullptr;
-  Gemm gemm_ = nullptr;
-};
+// ---- Linear layers --------------------------------------------------------------------------------------------------
 
 struct Layer {
   const char* name;
@@ -226,7 +198,7 @@ void bench_layer(const Layer& layer, const Options& o, Cublas& cublas, FILE* out
       variants.push_back({f32 ? "cublas_f32" : "cublas_bf16",
                           [&, f32](int i) {
                             const size_t copy = static_cast<size_t>(i % d.copies);
-                            cublas.run(m, layer.n, layer.k, d.x + copy * d.x_count, d.w + copy * d.w_count,
+                            cublas.run(nullptr, m, layer.n, layer.k, d.x + copy * d.x_count, d.w + copy * d.w_count,
                                        d.y + copy * d.y_count, f32, f32 && tree ? 1.0f : 0.0f);
                           },
                           {}});

@@ -6,13 +6,12 @@ Evaluates batches of llama_decode, without the sampling that the other engines a
 for the machine once, outside CI (setup.sh).
 """
 
-import argparse
 import ctypes
 import random
 import time
 
 import llama_cpp
-from protocol import serve
+from protocol import parser, serve
 
 CHUNK = 512  # rows of a batch of a prompt
 FLASH = {"auto": -1, "off": 0, "on": 1}
@@ -83,13 +82,9 @@ class Peer:
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("model")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=1)
-    parser.add_argument("--positions", type=int, default=4096)
-    parser.add_argument("--flash", choices=FLASH, default="auto")
-    options = parser.parse_args()
+    arguments = parser()
+    arguments.add_argument("--flash", choices=FLASH, default="auto")
+    options = arguments.parse_args()
     llama_cpp.llama_log_set(QUIET, ctypes.c_void_p(0))
     start = time.perf_counter()
     peer = Peer(options)

@@ -6,14 +6,13 @@ Prompts are token ids, fresh each time, and its prefix cache is off: with it a r
 It computes in bf16 where the machine does that fast, and keeps keys and values in 8 bits unless --kv names a type.
 """
 
-import argparse
 import pathlib
 import time
 
 import numpy
 import openvino
 import openvino_genai
-from protocol import serve
+from protocol import parser, serve
 
 CHUNK = 512
 
@@ -75,13 +74,9 @@ class Peer:
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("model")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=1)
-    parser.add_argument("--positions", type=int, default=4096)
-    parser.add_argument("--kv", default="")
-    options = parser.parse_args()
+    arguments = parser()
+    arguments.add_argument("--kv", default="")
+    options = arguments.parse_args()
     start = time.perf_counter()
     peer = Peer(options)
     description = {

@@ -1,9 +1,20 @@
 """The loop of a peer's process: the commands that bench/cpu/worker.cc describes, one JSON object a line."""
 
+import argparse
 import json
 import os
 import sys
 import time
+
+
+def parser():
+    """What every peer is told; its own options are added."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("model")
+    arguments.add_argument("--threads", type=int, default=2)
+    arguments.add_argument("--rows", type=int, default=1)
+    arguments.add_argument("--positions", type=int, default=4096)
+    return arguments
 
 
 def serve(engine, description):

@@ -108,9 +108,15 @@ stage_speed() {
   rm -rf "$folder/qwen3-8b-36"
 }
 
+# Kernels beside cuBLAS, which comes with a toolkit or with PyTorch, and beside the measured bandwidth.
 stage_bench() {
-  local bench
-  for bench in bin/bench_*; do [ -x "$bench" ] && go "${bench##*/}" "$bench" "$out/${bench##*/}.results.json"; done
+  [ -n "${EADEM_CUBLAS:-}" ] || EADEM_CUBLAS=$(ls /usr/local/cuda*/lib64/libcublas.so.13 2>/dev/null | head -n1)
+  [ -n "$EADEM_CUBLAS" ] || EADEM_CUBLAS=$(python3 -c 'import nvidia.cu13 as n; print(n.__path__[0])' 2>/dev/null)/lib/libcublas.so.13
+  export EADEM_CUBLAS
+  go bench-linear bin/bench_cuda_linear "$out/bench-linear.results.json"
+  go bench-many-rows bin/bench_cuda_prefill linear "$out/bench-many-rows.results.json"
+  go bench-prefill-attention bin/bench_cuda_prefill attention "$out/bench-prefill-attention.results.json"
+  go bench-rows bin/bench_cuda_rows "$out/bench-rows.results.json"
 }
 
 unpack
