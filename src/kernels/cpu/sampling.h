@@ -44,44 +44,45 @@ EADEM_LANE Vec rint_positive(Vec x) {
   return select(lt(x, big), sub(add(x, big), big), x);
 }
 
-inline uint64_t top_p_weights(const float* logits, int n, float max, float* weights) {
-  count_call();
+// The sum over n tokens: vector(i) are the weights of the kWidth from i on, one(i) is that of one, for the last few.
+template <class Vector, class One>
+EADEM_LANE uint64_t sum_weights(int n, const Vector& vector, const One& one) {
   uint64_t total = 0;
   int i = 0;
   while (i + Vec::kWidth <= n) {
     WeightSum sum;
     const int end = n - i > WeightSum::kSteps * Vec::kWidth ? i + WeightSum::kSteps * Vec::kWidth : n;
-    for (; i + Vec::kWidth <= end; i += Vec::kWidth) {
-      const Vec w = rint_positive(mul(numerics::exp32(sub(Vec::load(logits + i), Vec(max))), Vec(0x1p31f)));
-      w.store(weights + i);
-      sum.add_weights(w);
-    }
+    for (; i + Vec::kWidth <= end; i += Vec::kWidth) sum.add_weights(vector(i));
     total += sum.total();
   }
-  for (; i < n; ++i) {
+  for (; i < n; ++i) total += one(i);
+  return total;
+}
+
+inline uint64_t top_p_weights(const float* logits, int n, float max, float* weights) {
+  count_call();
+  const auto vector = [&](int i) {
+    const Vec w = rint_positive(mul(numerics::exp32(sub(Vec::load(logits + i), Vec(max))), Vec(0x1p31f)));
+    w.store(weights + i);
+    return w;
+  };
+  const auto one = [&](int i) {
     const uint64_t weight = numerics::top_p_weight(numerics::exp32(numerics::sub_f32(logits[i], max)));
     weights[i] = static_cast<float>(weight);
-    total += weight;
-  }
-  return total;
+    return weight;
+  };
+  return sum_weights(n, vector, one);
 }
 
 inline uint64_t weight_above(const float* weights, int n, float least) {
   count_call();
   const Vec bound(least), zero(0.0f);
-  uint64_t total = 0;
-  int i = 0;
-  while (i + Vec::kWidth <= n) {
-    WeightSum sum;
-    const int end = n - i > WeightSum::kSteps * Vec::kWidth ? i + WeightSum::kSteps * Vec::kWidth : n;
-    for (; i + Vec::kWidth <= end; i += Vec::kWidth) {
-      const Vec w = Vec::load(weights + i);
-      sum.add_weights(select(lt(w, bound), zero, w));
-    }
-    total += sum.total();
-  }
-  for (; i < n; ++i) total += weights[i] >= least ? static_cast<uint64_t>(weights[i]) : 0;
-  return total;
+  const auto vector = [&](int i) {
+    const Vec w = Vec::load(weights + i);
+    return select(lt(w, bound), zero, w);
+  };
+  const auto one = [&](int i) { return weights[i] >= least ? static_cast<uint64_t>(weights[i]) : uint64_t{0}; };
+  return sum_weights(n, vector, one);
 }
 
 inline int weights_between(const float* weights, int begin, int end, float low, float high, int32_t* places) {

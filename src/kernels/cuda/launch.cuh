@@ -7,25 +7,16 @@
 #include <cstdint>
 
 #include "core/check.h"
+#include "kernels/cuda/launch_config.h"
 
 namespace eadem::kernels::cuda {
 
-// Starts a kernel that may come up while the one before it in the stream still runs. It must call
-// wait_for_prerequisites in every thread before it touches memory (launch_dependents lets the next one come up).
+// Starts a kernel as LaunchConfig says.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared_bytes, cudaStream_t stream,
             const Arguments&... arguments) {
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  EADEM_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...) == cudaSuccess);
+  const LaunchConfig config(grid, threads, shared_bytes, stream);
+  EADEM_CHECK(cudaLaunchKernelEx(config.get(), kernel, arguments...) == cudaSuccess);
 }
 
 // Lets kKernel have `bytes` of dynamic shared memory, once a device.

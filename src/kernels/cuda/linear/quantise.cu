@@ -1,5 +1,5 @@
-#include "core/check.h"
 #include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/stream.h"
 #include "numerics/int8.h"
@@ -64,16 +64,8 @@ __global__ void __launch_bounds__(kThreads) quantise_rows(const __grid_constant_
 void quantise(cudaStream_t stream, const LinearShape& shape, const uint16_t* operands, int rows, int block_rows,
               const QuantisedRows& out) {
   const int64_t lanes = static_cast<int64_t>(rows) * shape.k_padded / kPerLane;
-  cudaLaunchAttribute dependent;
-  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  dependent.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>((lanes + kThreads - 1) / kThreads));
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  config.attrs = &dependent, config.numAttrs = 1;
   const QuantiseArgs args{shape, operands, rows, block_rows, out};
-  EADEM_CHECK(cudaLaunchKernelEx(&config, quantise_rows, args) == cudaSuccess);
+  launch(quantise_rows, dim3(static_cast<unsigned>((lanes + kThreads - 1) / kThreads)), kThreads, 0, stream, args);
 }
 
 }  // namespace eadem::kernels::cuda

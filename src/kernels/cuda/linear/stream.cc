@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "kernels/cuda/launch_config.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/stream_args.h"
 #include "kernels/cuda/tensor_map.h"
@@ -121,20 +122,11 @@ void linear_stream(cudaStream_t stream, const LinearPlan& plan, const LinearCall
   const void* kernel = kernel_of(plan, args.shape);
   const int bytes = kAlign + args.exchange_offset + args.spare_bytes;
   EADEM_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess);
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(plan.split), 1, 1};
   const int clusters = std::min(args.items, std::max(1, processors * plan.residents / plan.split));
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(clusters * plan.split));
-  config.blockDim = dim3(static_cast<unsigned>(threads_of(args.shape, plan) + 32));
-  config.dynamicSmemBytes = static_cast<size_t>(bytes);
-  config.stream = stream;
-  config.attrs = attributes, config.numAttrs = plan.split > 1 ? 2 : 1;
+  const LaunchConfig config(dim3(static_cast<unsigned>(clusters * plan.split)), threads_of(args.shape, plan) + 32,
+                            static_cast<size_t>(bytes), stream, plan.split);
   void* parameters[] = {&args};
-  EADEM_CHECK(cudaLaunchKernelExC(&config, kernel, parameters) == cudaSuccess);
+  EADEM_CHECK(cudaLaunchKernelExC(config.get(), kernel, parameters) == cudaSuccess);
 }
 
 }  // namespace eadem::kernels::cuda
