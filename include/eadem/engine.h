@@ -29,8 +29,8 @@ struct EngineOptions {
   // "contract", or "free": sums in whatever order suits the batch and the threads, as engines without a contract take
   // it. The control that a test of invariance must fail on, and the yardstick of what the contract costs.
   std::string mode = "contract";
-  std::string device = "cpu";
-  std::string isa = "auto";            // auto, reference, avx2, avx512, neon
+  std::string device = "cpu";          // cpu, cuda or cuda:N
+  std::string isa = "auto";            // auto: the best this machine has; or a kernel set by name (eadem info)
   int threads = 0;                     // 0: one per core
   int max_batch = 32;                  // sequences that run at once
   int prefill_chunk = 512;             // most rows of a step

@@ -1,7 +1,6 @@
 #include "eadem/engine.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "api/answer.h"
+#include "api/choice.h"
 #include "api/fingerprint.h"
 #include "api/guides.h"
 #include "api/text_assets.h"
@@ -17,96 +17,9 @@
 #include "contract/identity.h"
 #include "core/fp_env.h"
 #include "fetch/pull.h"
-#include "kernels/free/free_sets.h"
 
 namespace eadem {
 namespace {
-
-struct Choice {
-  numerics::Numerics numerics;
-  const kernels::KernelSet* kernels;
-  std::shared_ptr<kernels::Device> device = nullptr;  // null: this machine
-
-  bool is_free() const { return kernels->free_order; }
-  // The set in use.
-  const kernels::KernelSet& set() const { return device != nullptr ? device->packing() : *kernels; }
-  uint64_t calls() const { return device != nullptr ? device->calls() : kernels->calls->load(); }
-  std::string numerics_name() const {
-    if (is_free()) return std::string(numerics::short_name(numerics)) + "-free";
-    return std::string(numerics::full_name(numerics));
-  }
-};
-
-// The free-order mode of a choice.
-Result<Choice> free_order(Choice choice) {
-  if (choice.device != nullptr) return Error{"mode free is for --device cpu alone"};
-  if (choice.numerics == numerics::Numerics::kMma16) {
-    return Error{"mode free has no mma16, which is an exact emulation: use --numerics fma32 or int8"};
-  }
-  const kernels::KernelSet* twin = kernels::free_order_twin(*choice.kernels);
-  if (twin == nullptr) {
-    return Error{"mode free has no twin of the kernel set '" + std::string(choice.kernels->name) + "': use --isa auto"};
-  }
-  choice.kernels = twin;
-  return choice;
-}
-
-// "cpu" (null), "cuda" or "cuda:N".
-Result<std::shared_ptr<kernels::Device>> open_device(const std::string& name) {
-  if (name == "cpu") return std::shared_ptr<kernels::Device>();
-  const std::string prefix = "cuda:";
-  int ordinal = 0;
-  const bool numbered = name.starts_with(prefix);
-  if (numbered) {
-    const char* const end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + prefix.size(), end, ordinal);
-    if (parsed.ec != std::errc() || parsed.ptr != end || ordinal < 0) ordinal = -1;
-  }
-  if ((name != "cuda" && !numbered) || ordinal < 0) {
-    return Error{"device '" + name + "' is unknown: use cpu, cuda, or cuda:N for another than the first"};
-  }
-  EADEM_ASSIGN_OR_RETURN(auto device, kernels::open_cuda_device(ordinal));
-  return std::shared_ptr<kernels::Device>(std::move(device));
-}
-
-Result<Choice> choose_contract(const EngineOptions& options, const weights::Checkpoint& checkpoint) {
-  Choice choice{model::default_numerics(checkpoint), &kernels::best_kernel_set()};
-  EADEM_ASSIGN_OR_RETURN(choice.device, open_device(options.device));
-  if (choice.device != nullptr) choice.numerics = numerics::Numerics::kMma16;  // its own matrix instructions'
-  if (options.numerics != "auto") {
-    if (options.numerics.ends_with("-free")) {
-      return Error{"numerics '" + options.numerics + "' is that of --mode free, whose bits nobody promises: ask for " +
-                   "the numerics without '-free'"};
-    }
-    const auto* found = std::find_if(std::begin(numerics::kAllNumerics), std::end(numerics::kAllNumerics), [&](auto n) {
-      return options.numerics == numerics::short_name(n) || options.numerics == numerics::full_name(n);
-    });
-    if (found == std::end(numerics::kAllNumerics)) {
-      return Error{"numerics '" + options.numerics + "' is unknown: use auto, mma16, fma32 or int8"};
-    }
-    choice.numerics = *found;
-  }
-  if (options.isa == "auto") {
-    if (choice.kernels->supported()) return choice;
-    return Error{"this processor has no kernel set of this build: x86-64 needs FMA (2013 and later), Arm 64 bits"};
-  }
-  choice.kernels = kernels::find_kernel_set(options.isa);
-  std::string known;
-  for (const auto* set : kernels::all_kernel_sets()) known += (known.empty() ? "" : ", ") + std::string(set->name);
-  if (choice.kernels == nullptr)
-    return Error{"kernel set '" + options.isa + "' is not in this build: use auto or one of " + known};
-  if (!choice.kernels->supported()) {
-    return Error{"kernel set '" + options.isa + "' needs instructions that this processor lacks: use --isa auto"};
-  }
-  return choice;
-}
-
-Result<Choice> choose(const EngineOptions& options, const weights::Checkpoint& checkpoint) {
-  EADEM_ASSIGN_OR_RETURN(const Choice choice, choose_contract(options, checkpoint));
-  if (options.mode == "contract") return choice;
-  if (options.mode == "free") return free_order(choice);
-  return Error{"mode '" + options.mode + "' is unknown: use contract or free"};
-}
 
 Result<void> check_options(const EngineOptions& options) {
   const auto positive = [](std::string_view name, int64_t value, int64_t least, int64_t most) -> Result<void> {
@@ -162,9 +75,9 @@ struct Engine::State {
   Result<void> load_text(const EngineOptions& options);
   void describe_text(const EngineOptions& options);
   Result<engine::SpeculationOptions> speculation(const EngineOptions& options, const model::ModelOptions& target);
-  Result<void> start(const EngineOptions& options, const Choice& choice);
-  void describe(const EngineOptions& options, const Choice& choice);
-  void sign(const EngineOptions& options, const Choice& choice);
+  Result<void> start(const EngineOptions& options, const api::Choice& choice);
+  void describe(const EngineOptions& options, const api::Choice& choice);
+  void sign(const EngineOptions& options, const api::Choice& choice);
   const std::string& bill_of_materials();
   // Constant: any thread may call it.
   Result<void> check_request(const Request& request) const;
@@ -179,7 +92,7 @@ Result<void> Engine::State::open(const EngineOptions& options) {
   digests = contract::DigestCache({fetch::default_cache() / "digests", options.recheck_weights});
   EADEM_ASSIGN_OR_RETURN(checkpoint, weights::Checkpoint::open(path));
   info.path = path.string();
-  EADEM_ASSIGN_OR_RETURN(const Choice choice, choose(options, checkpoint));
+  EADEM_ASSIGN_OR_RETURN(const api::Choice choice, api::choose(options, checkpoint));
   EADEM_RETURN_IF_ERROR(load_text(options));
   model::ModelOptions model_options;
   model_options.numerics = choice.numerics;
@@ -248,7 +161,7 @@ Result<engine::SpeculationOptions> Engine::State::speculation(const EngineOption
   return result;
 }
 
-Result<void> Engine::State::start(const EngineOptions& options, const Choice& choice) {
+Result<void> Engine::State::start(const EngineOptions& options, const api::Choice& choice) {
   engine::Options engine_options;
   engine_options.max_batch = options.max_batch;
   engine_options.prefill_chunk = options.prefill_chunk;
@@ -279,7 +192,7 @@ Result<void> Engine::State::start(const EngineOptions& options, const Choice& ch
   return {};
 }
 
-void Engine::State::describe(const EngineOptions& options, const Choice& choice) {
+void Engine::State::describe(const EngineOptions& options, const api::Choice& choice) {
   const model::ModelConfig& config = model->config();
   info.format = checkpoint.format() == weights::Checkpoint::Format::gguf ? "gguf" : "safetensors";
   info.family = config.family;
@@ -300,7 +213,7 @@ void Engine::State::describe(const EngineOptions& options, const Choice& choice)
   info.has_chat_template = chat_template.has_value();
 }
 
-void Engine::State::sign(const EngineOptions& options, const Choice& choice) {
+void Engine::State::sign(const EngineOptions& options, const api::Choice& choice) {
   identity = contract::identity_of(checkpoint, choice.numerics_name(), info.eos_token_ids, digests);
   if (!options.chat_template.empty()) identity.chat_template = contract::digest_of_template(options.chat_template);
   identity_parts = identity.canonical();
