@@ -51,6 +51,9 @@ void Backend::read(void* to, const void* from, size_t bytes) const {
 Result<void> Backend::prepare_attention(const kernels::AttentionShape& shape) {
   if (device_ != nullptr) return {};
   EADEM_ASSIGN_OR_RETURN(attention_, Attention::create(*set_, shape, pool_->threads()));
+  const int64_t elements = pool_->threads() * kv_memory_of(shape);
+  EADEM_ASSIGN_OR_RETURN(
+      kv_memory_, Buffer::allocate(static_cast<size_t>(elements) * sizeof(uint16_t), "the keys and values of a row"));
   return {};
 }
 
@@ -67,7 +70,7 @@ void Backend::linear(const Linear& linear, const uint16_t* x, int rows, float* y
 }
 
 void Backend::split_qkv(const StepRows& step, const kernels::QkvShape& shape, const kernels::AttentionShape& attention,
-                        float* qkv, uint16_t* q) const {
+                        float* qkv, uint16_t* q) {
   if (device_ != nullptr) {
     kernels::DeviceQkvCall call;
     call.qkv = qkv;
@@ -84,6 +87,7 @@ void Backend::split_qkv(const StepRows& step, const kernels::QkvShape& shape, co
   call.positions = step.positions, call.sequences = step.sequences;
   call.views = step.views;
   call.q = q;
+  call.kv_memory = kv_memory_.as<uint16_t>();
   call.bad = step.bad;
   ops::split_qkv(*pool_, *set_, shape, attention, call, step.rows);
 }

@@ -51,7 +51,7 @@ class Backend {
   // To host memory; waits for the ops that were called.
   void read(void* to, const void* from, size_t bytes) const;
 
-  // Working memory of attention; once, before the first call.
+  // Working memory of attention and of split_qkv; once, before the first call.
   Result<void> prepare_attention(const kernels::AttentionShape& shape);
 
   // x: [rows][n] float32; y: [rows][n_padded] operands.
@@ -62,7 +62,7 @@ class Backend {
   // qkv: [rows][(heads + 2 kv_heads) * head_size], may be overwritten; q: [rows][heads][head_padded] operands. Keys and
   // values go to their blocks.
   void split_qkv(const StepRows& step, const kernels::QkvShape& shape, const kernels::AttentionShape& attention,
-                 float* qkv, uint16_t* q) const;
+                 float* qkv, uint16_t* q);
   // out: [rows][out_stride] operands.
   void attention(const StepRows& step, const kernels::AttentionShape& shape, const uint16_t* q, uint16_t* out,
                  int64_t out_stride);
@@ -76,6 +76,7 @@ class Backend {
   ThreadPool* pool_;
   kernels::Device* device_;
   std::optional<Attention> attention_;
+  Buffer kv_memory_;
 };
 
 // The embedding table: read where the file lies, or as operands in a device's memory.

@@ -27,9 +27,13 @@ struct QkvCall {
   const int64_t* positions = nullptr;  // [rows]
   const int32_t* sequences = nullptr;  // [rows] index into views
   const kernels::KvView* views = nullptr;
-  uint16_t* q = nullptr;  // [rows][heads][head_padded]
-  bool* bad = nullptr;    // [rows]
+  uint16_t* q = nullptr;          // [rows][heads][head_padded]
+  uint16_t* kv_memory = nullptr;  // working memory: kv_memory_of elements for each thread of the pool
+  bool* bad = nullptr;            // [rows]
 };
+
+// Elements in which a thread holds a row's keys and values until they go to their blocks.
+int64_t kv_memory_of(const kernels::AttentionShape& shape);
 
 // q/k norm, rope, operands; keys and values go to their blocks.
 void split_qkv(ThreadPool& pool, const kernels::KernelSet& set, const kernels::QkvShape& shape,

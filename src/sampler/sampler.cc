@@ -49,7 +49,10 @@ bool needs_counts(const SamplingParams& params) {
 }
 
 Sampler::Sampler(const kernels::KernelSet& set, int vocab)
-    : set_(&set), vocab_(vocab), processed_(static_cast<size_t>(vocab)), weights_(static_cast<size_t>(vocab)) {}
+    : set_(&set), vocab_(vocab), processed_(static_cast<size_t>(vocab)), weights_(static_cast<size_t>(vocab)) {
+  // How many survive depends on the logits: a later row than the first would have to grow the list.
+  survivors_.reserve(static_cast<size_t>(vocab));
+}
 
 Result<SampledToken> Sampler::draw(const Draw& draw) {
   SampledToken result;
