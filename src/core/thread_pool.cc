@@ -9,8 +9,11 @@
 namespace eadem {
 namespace {
 
-// Steps are short and follow each other closely: a worker looks for new work for some microseconds before it sleeps.
-constexpr int kSpins = 2000;
+// Who waits looks at full attention for some microseconds, as long as a step's work between two runs takes, then offers
+// the processor to others between looks for about a millisecond, as long as an engine takes between two steps; then it
+// sleeps. To wake a thread that sleeps costs tens of microseconds, a multiple of a small layer's time.
+constexpr int kSpins = 500;
+constexpr int kYields = 3000;
 
 void relax() {
 #if defined(__x86_64__)
@@ -19,6 +22,22 @@ void relax() {
   asm volatile("yield");
 #endif
 }
+
+// False: time to sleep.
+template <class Seen>
+bool look_for(const Seen& seen) {
+  for (int i = 0; i < kSpins; ++i, relax()) {
+    if (seen()) return true;
+  }
+  for (int i = 0; i < kYields; ++i, std::this_thread::yield()) {
+    if (seen()) return true;
+  }
+  return false;
+}
+
+constexpr int kCountShift = 32;
+int count_of(uint64_t work) { return static_cast<int>(work >> kCountShift); }
+int next_of(uint64_t work) { return static_cast<int>(work & UINT32_MAX); }
 
 }  // namespace
 
@@ -35,21 +54,52 @@ ThreadPool::~ThreadPool() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
-    generation_.fetch_add(1, std::memory_order_release);
   }
   wake_.notify_all();
   for (auto& worker : workers_) worker.join();
 }
 
-void ThreadPool::drain(int worker) {
+// A task that nobody took yet, or -1.
+int ThreadPool::take() {
+  uint64_t work = work_;
+  while (next_of(work) < count_of(work)) {
+    if (work_.compare_exchange_weak(work, work + 1)) return next_of(work);
+  }
+  return -1;
+}
+
+// Task `index`, which was taken, and what else there is.
+void ThreadPool::drain(int worker, int index) {
+  int tasks = 0;
   try {
-    for (int index; (index = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) (*task_)(index, worker);
+    for (; index >= 0; index = take()) {
+      ++tasks;
+      (*task_)(index, worker);
+    }
   } catch (...) {
     // Out of memory, most likely. The others finish what they began; the caller of run() gets the first exception.
+    while (take() >= 0) ++tasks;
     std::lock_guard lock(mutex_);
     if (!failure_) failure_ = std::current_exception();
-    next_.store(count_, std::memory_order_relaxed);
   }
+  if (tasks > 0) finish(tasks);
+}
+
+// Here, in run() and in work() each side writes its own word before it reads the other's, in one order that all agree
+// on: whoever goes to sleep is seen, or sees that there is no need to.
+void ThreadPool::finish(int tasks) {
+  if (unfinished_.fetch_sub(tasks) != tasks || !caller_sleeps_) return;
+  std::lock_guard lock(mutex_);
+  done_.notify_one();
+}
+
+void ThreadPool::wait_for_workers() {
+  const auto finished = [this] { return unfinished_ == 0; };
+  if (look_for(finished)) return;
+  std::unique_lock lock(mutex_);
+  caller_sleeps_ = true;
+  done_.wait(lock, finished);
+  caller_sleeps_ = false;
 }
 
 void ThreadPool::run(int count, const std::function<void(int, int)>& task) {
@@ -59,39 +109,32 @@ void ThreadPool::run(int count, const std::function<void(int, int)>& task) {
     for (int index = 0; index < count; ++index) task(index, 0);
     return;
   }
-  {
+  task_ = &task;
+  unfinished_ = count;
+  work_ = static_cast<uint64_t>(count) << kCountShift;
+  if (sleepers_ != 0) {
     std::lock_guard lock(mutex_);
-    task_ = &task;
-    count_ = count;
-    next_.store(0, std::memory_order_relaxed);
-    busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
+    wake_.notify_all();
   }
-  wake_.notify_all();
-  drain(0);
-  for (int spin = 0; spin < kSpins && busy_.load(std::memory_order_acquire) != 0; ++spin) relax();
-  std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return busy_.load(std::memory_order_acquire) == 0; });
+  drain(0, take());
+  wait_for_workers();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 void ThreadPool::work(int worker) {
   const FpEnvironment environment;
-  uint64_t seen = 0;
   for (;;) {
-    for (int spin = 0; spin < kSpins && generation_.load(std::memory_order_acquire) == seen; ++spin) relax();
-    {
+    int index = -1;
+    const auto seen = [&] { return (index = take()) >= 0 || stop_; };
+    if (!look_for(seen)) {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return generation_.load(std::memory_order_relaxed) != seen; });
-      seen = generation_.load(std::memory_order_relaxed);
-      if (stop_) return;
+      ++sleepers_;
+      wake_.wait(lock, seen);
+      --sleepers_;
     }
+    if (index < 0) return;
     EADEM_CHECK(FpEnvironment::is_contract());
-    drain(worker);
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      std::lock_guard lock(mutex_);
-      done_.notify_one();
-    }
+    drain(worker, index);
   }
 }
 

@@ -33,18 +33,26 @@ class ThreadPool {
   void run(int count, const std::function<void(int index, int worker)>& task);
 
  private:
+  int take();
   void work(int worker);
-  void drain(int worker);
+  void drain(int worker, int index);
+  void finish(int tasks);
+  void wait_for_workers();
 
   std::vector<std::thread> workers_;
+  // The tasks of the run under way, in the upper half, and how many of them are taken. Whoever takes one may read
+  // task_, which stays until all that were taken are finished: a worker that comes late finds none left, and the caller
+  // waits for no one who took none.
+  alignas(64) std::atomic<uint64_t> work_{0};
+  const std::function<void(int, int)>* task_ = nullptr;
+  alignas(64) std::atomic<int> unfinished_{0};
+
+  // Of those who sleep, which is rare while steps follow each other.
+  alignas(64) std::atomic<int> sleepers_{0};  // workers
+  std::atomic<bool> caller_sleeps_{false};
+  std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  const std::function<void(int, int)>* task_ = nullptr;
-  std::atomic<int> next_{0};
-  std::atomic<uint64_t> generation_{0};
-  int count_ = 0;
-  std::atomic<int> busy_{0};
-  bool stop_ = false;
   bool complete_ = true;
   std::exception_ptr failure_;
 };

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <fstream>
+#include <thread>
 
 #include "core/buffer.h"
 #include "core/fp_env.h"
@@ -82,6 +85,30 @@ TEST(ThreadPool, RunsEachTaskOnce) {
       }
     }
   }
+}
+
+// Workers that sleep are woken, a caller that sleeps while a worker is late likewise, and who sleeps takes no time.
+TEST(ThreadPool, WakesWhoSleeps) {
+  using std::chrono::milliseconds;
+  ThreadPool pool(3);
+  for (const int pause : {0, 1, 3, 20}) {
+    for (int round = 0; round < 5; ++round) {
+      std::this_thread::sleep_for(milliseconds(pause));
+      std::atomic<int> ran{0}, by_workers{0};
+      pool.run(3, [&](int, int worker) {
+        ++ran;
+        if (worker != 0) ++by_workers;
+        while (ran < 3) std::this_thread::yield();  // each task needs a thread of its own
+        if (worker == 1) std::this_thread::sleep_for(milliseconds(pause));
+      });
+      ASSERT_EQ(ran, 3);
+      ASSERT_EQ(by_workers, 2);
+    }
+  }
+  std::this_thread::sleep_for(milliseconds(100));
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 20) << "workers without work do not sleep";
 }
 
 TEST(ThreadPool, AnExceptionOfATaskReachesTheCallerAndThePoolGoesOn) {
