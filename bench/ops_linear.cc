@@ -1,5 +1,5 @@
 // Linear layers, one thread: GMAC/s, and the GB/s at which packed weights are read, by set, numerics, layer and rows.
-// Decode walks over copies of the layer that together are 256 MiB, so that it reads memory and not a cache; ceiling/*
+// It walks over copies of the layer that together are 256 MiB, so that it reads memory and not a cache; ceiling/*
 // is what to compare with.
 #include <benchmark/benchmark.h>
 
@@ -74,25 +74,29 @@ void pack_random(const KernelSet& set, const LinearShape& s, std::byte* weights)
 void linear(benchmark::State& state, const KernelSet& set, const Layer& layer, Numerics numerics, int rows) {
   const LinearShape s = shape_of(layer, numerics);
   const size_t bytes = (set.linear_bytes(s) + 63) / 64 * 64;
-  const size_t copies = rows <= 16 ? (kDecodeBytes + bytes - 1) / bytes : 1;
+  const size_t copies = (kDecodeBytes + bytes - 1) / bytes;
   auto allocated = Buffer::allocate(bytes * copies, "the weights");
   if (!allocated.ok()) return state.SkipWithError("not enough memory for the weights");
   Buffer weights = std::move(allocated.value());
   pack_random(set, s, weights.data());
   for (size_t i = 1; i < copies; ++i) memcpy(weights.data() + i * bytes, weights.data(), bytes);
 
-  const std::vector<uint16_t> x = random_operands(static_cast<size_t>(rows) * static_cast<size_t>(s.k_padded), 1.0f);
-  std::vector<int8_t> q(x.size());
-  std::vector<float> scale(x.size() / static_cast<size_t>(s.group));
+  const size_t inputs = static_cast<size_t>(rows) * static_cast<size_t>(s.k_padded);
+  const size_t outputs = static_cast<size_t>(rows) * static_cast<size_t>(s.n) * sizeof(float);
+  // As in the engine, rows begin at cache lines.
+  Buffer x = std::move(Buffer::allocate(inputs * sizeof(uint16_t), "x")).value();
+  Buffer q = std::move(Buffer::allocate(inputs, "q")).value();
+  Buffer y = std::move(Buffer::allocate(outputs, "y")).value();
+  memcpy(x.data(), random_operands(inputs, 1.0f).data(), x.size());
+  std::vector<float> scale(inputs / static_cast<size_t>(s.group));
   std::vector<int32_t> sum(scale.size());
   for (size_t g = 0; g < scale.size(); ++g) {
     const size_t at = g * static_cast<size_t>(s.group);
-    scale[g] = numerics::int8_quantise(x.data() + at, s.group, q.data() + at);
+    scale[g] = numerics::int8_quantise(x.as<uint16_t>() + at, s.group, q.as<int8_t>() + at);
   }
-  std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(s.n));
   kernels::LinearCall call;
-  call.shape = &s, call.x = {x.data(), q.data(), scale.data(), sum.data()};
-  call.y = y.data(), call.y_stride = s.n;
+  call.shape = &s, call.x = {x.as<uint16_t>(), q.as<int8_t>(), scale.data(), sum.data()};
+  call.y = y.as<float>(), call.y_stride = s.n;
 
   size_t copy = 0;
   for (auto _ : state) {

@@ -59,6 +59,13 @@ struct LinearCall {
   bool add_to_y = false;  // the residual: y = y + (tree + bias)
 };
 
+// Where a layer that stacks gates and ups leaves the operands of SwiGLU instead of its outputs.
+struct SwigluCall {
+  uint16_t* y = nullptr;  // operands [rows][y_stride], of which the first n / 2 of a row are written
+  int64_t y_stride = 0;
+  bool* bad = nullptr;  // [rows]: set, never cleared, where an element is NaN
+};
+
 // A rectangle of outputs: whole panels, any rows.
 struct LinearTile {
   int panel_begin = 0, panel_end = 0;
@@ -153,6 +160,11 @@ struct KernelSet {
                     std::byte* weights);
   // Evaluates a tile of the outputs. Any rows >= 1.
   void (*linear)(const LinearCall&, const LinearTile&);
+  // Whether the set evaluates SwiGLU inside a layer of n / 2 gates and then n / 2 ups, for so many rows or more; null:
+  // never. linear and swiglu give the same bits.
+  bool (*fuses_swiglu)(const LinearShape&, int rows) = nullptr;
+  // Such a layer, without bias: tile is of the gates' panels, and of rows for which it is fused. call.y is not used.
+  void (*linear_swiglu)(const LinearCall& call, const SwigluCall& swiglu, const LinearTile& tile) = nullptr;
 
   // Bytes of one block of 64 positions of one KV head (keys and values); a multiple of 64.
   size_t (*kv_bytes)(const AttentionShape&);

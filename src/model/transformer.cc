@@ -240,15 +240,6 @@ void Transformer::begin(const Batch& batch, int padded) {
   first_logits_ = end_logits_ = 0;
 }
 
-void Transformer::run_stack(const std::vector<ops::Linear>& stack, const uint16_t* x, int rows, float* y,
-                            int64_t width) {
-  int64_t column = 0;
-  for (const ops::Linear& linear : stack) {
-    backend_.linear(linear, x, rows, y + column, width, false);
-    column += linear.shape().n;
-  }
-}
-
 void Transformer::attention_block(const Layer& layer, KvPool& kv, int index) {
   if (backend_.device() != nullptr) {
     step_.kv = kv.device_view(index, inputs_->tables(), inputs_->table_stride());
@@ -259,7 +250,7 @@ void Transformer::attention_block(const Layer& layer, KvPool& kv, int index) {
   backend_.rms_norm(step_, h_.as<float>(), layer.attention_norm.as<float>(), config_.hidden, hidden_padded_,
                     config_.norm_eps, x_.as<uint16_t>());
   trace_rows(index, "attention_norm", x_.as<uint16_t>(), hidden_padded_);
-  run_stack(layer.qkv, x_.as<uint16_t>(), step_.rows, qkv_.as<float>(), qkv_width_);
+  backend_.linears(layer.qkv, x_.as<uint16_t>(), step_.rows, qkv_.as<float>(), qkv_width_);
   trace_rows(index, "qkv", qkv_.as<float>(), qkv_width_);
 
   kernels::QkvShape shape = qkv_shape_;
@@ -277,8 +268,8 @@ void Transformer::mlp_block(const Layer& layer, int index) {
   backend_.rms_norm(step_, h_.as<float>(), layer.mlp_norm.as<float>(), config_.hidden, hidden_padded_, config_.norm_eps,
                     x_.as<uint16_t>());
   trace_rows(index, "mlp_norm", x_.as<uint16_t>(), hidden_padded_);
-  run_stack(layer.gate_up, x_.as<uint16_t>(), step_.rows, gate_up_.as<float>(), 2 * config_.intermediate);
-  backend_.swiglu(step_, gate_up_.as<float>(), config_.intermediate, intermediate_padded_, a_.as<uint16_t>());
+  backend_.gated(step_, layer.gate_up, x_.as<uint16_t>(), gate_up_.as<float>(), config_.intermediate,
+                 intermediate_padded_, a_.as<uint16_t>());
   trace_rows(index, "swiglu", a_.as<uint16_t>(), intermediate_padded_);
   backend_.linear(*layer.down, a_.as<uint16_t>(), step_.rows, h_.as<float>(), config_.hidden, true);
   trace_rows(index, "mlp_residual", h_.as<float>(), config_.hidden);

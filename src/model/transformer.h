@@ -59,7 +59,6 @@ class Transformer final : public Model {
   void draw_outputs();
   void run_head(int begin, int end, float* out);
   void fetch_results() const;
-  void run_stack(const std::vector<ops::Linear>& stack, const uint16_t* x, int rows, float* y, int64_t width);
   template <class T>
   void trace_rows(int layer, std::string_view op, const T* data, int64_t width);
 

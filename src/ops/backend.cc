@@ -116,7 +116,20 @@ void Backend::attention(const StepRows& step, const kernels::AttentionShape& sha
   attention_->run(*pool_, call);
 }
 
-void Backend::swiglu(const StepRows& step, const float* gate_up, int n, int n_padded, uint16_t* y) const {
+void Backend::linears(const std::vector<Linear>& stack, const uint16_t* x, int rows, float* y, int64_t width) const {
+  int64_t column = 0;
+  for (const Linear& layer : stack) {
+    linear(layer, x, rows, y + column, width, false);
+    column += layer.shape().n;
+  }
+}
+
+void Backend::gated(const StepRows& step, const std::vector<Linear>& stack, const uint16_t* x, float* gate_up, int n,
+                    int n_padded, uint16_t* y) const {
+  if (device_ == nullptr && stack.size() == 1 && stack[0].fuses_swiglu(step.rows)) {
+    return stack[0].run_swiglu(*pool_, x, step.rows, {y, n_padded, step.bad});
+  }
+  linears(stack, x, step.rows, gate_up, 2 * int64_t{n});
   if (device_ != nullptr) return device_->swiglu(gate_up, step.rows, n, n_padded, y, step.bad);
   ops::swiglu(*pool_, *set_, gate_up, step.rows, n, n_padded, y, step.bad);
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "core/buffer.h"
 #include "core/thread_pool.h"
@@ -59,6 +60,8 @@ class Backend {
                 uint16_t* y) const;
   // As Linear::run.
   void linear(const Linear& linear, const uint16_t* x, int rows, float* y, int64_t y_stride, bool add_to_y) const;
+  // The layers of a stack over the same x, their outputs side by side: y is [rows][width].
+  void linears(const std::vector<Linear>& stack, const uint16_t* x, int rows, float* y, int64_t width) const;
   // qkv: [rows][(heads + 2 kv_heads) * head_size], may be overwritten; q: [rows][heads][head_padded] operands. Keys and
   // values go to their blocks.
   void split_qkv(const StepRows& step, const kernels::QkvShape& shape, const kernels::AttentionShape& attention,
@@ -66,8 +69,10 @@ class Backend {
   // out: [rows][out_stride] operands.
   void attention(const StepRows& step, const kernels::AttentionShape& shape, const uint16_t* q, uint16_t* out,
                  int64_t out_stride);
-  // gate_up: [rows][2 n]; y: [rows][n_padded] operands.
-  void swiglu(const StepRows& step, const float* gate_up, int n, int n_padded, uint16_t* y) const;
+  // x through the gates and ups of `stack` (n outputs each) and SwiGLU. gate_up: [rows][2 n], working memory; y:
+  // [rows][n_padded] operands.
+  void gated(const StepRows& step, const std::vector<Linear>& stack, const uint16_t* x, float* gate_up, int n,
+             int n_padded, uint16_t* y) const;
   // to[i] = from[indices[i]], rows of `width` operands.
   void gather(const uint16_t* from, const int32_t* indices, int count, int width, uint16_t* to) const;
 

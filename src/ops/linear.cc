@@ -213,4 +213,26 @@ void Linear::run(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t*
   pool.run(plan::tile_count(shape_, rows, plan), std::cref(tile));
 }
 
+bool Linear::fuses_swiglu(int rows) const {
+  return set_->fuses_swiglu != nullptr && bias_.size() == 0 && set_->fuses_swiglu(shape_, rows);
+}
+
+// The plan is of the gates' panels: each brings its ups along.
+void Linear::run_swiglu(ThreadPool& pool, const uint16_t* x, int rows, const kernels::SwigluCall& swiglu) const {
+  LinearShape gates = shape_;
+  gates.n /= 2;
+  run_swiglu(pool, plan::plan_linear(gates, rows, pool.threads()), x, rows, swiglu);
+}
+
+void Linear::run_swiglu(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t* x, int rows,
+                        const kernels::SwigluCall& swiglu) const {
+  const int last = rows % plan.rows;  // the shortest tile
+  EADEM_CHECK(fuses_swiglu(last > 0 ? last : plan.rows));
+  const kernels::LinearCall call = this->call(x, nullptr, 0, false);
+  LinearShape gates = shape_;
+  gates.n /= 2;
+  const auto tile = [&](int index, int) { set_->linear_swiglu(call, swiglu, plan::tile_at(gates, rows, plan, index)); };
+  pool.run(plan::tile_count(gates, rows, plan), std::cref(tile));
+}
+
 }  // namespace eadem::ops

@@ -46,6 +46,13 @@ class Linear {
   void run(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t* x, int rows, float* y, int64_t y_stride,
            bool add_to_y) const;
 
+  // Whether this layer, gates stacked on ups, gives the operands of SwiGLU for so many rows in one go.
+  bool fuses_swiglu(int rows) const;
+  // y: operands [rows][y_stride]; sets bad[row] where one is NaN.
+  void run_swiglu(ThreadPool& pool, const uint16_t* x, int rows, const kernels::SwigluCall& swiglu) const;
+  void run_swiglu(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t* x, int rows,
+                  const kernels::SwigluCall& swiglu) const;
+
  private:
   static Result<Linear> pack_parts(const kernels::KernelSet& set, const kernels::LinearShape& shape,
                                    std::span<const WeightPart> parts, ThreadPool& pool);

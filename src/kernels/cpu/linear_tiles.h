@@ -5,8 +5,11 @@
 // while the rows of the call pass.
 #pragma once
 
+#include <utility>
+
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/linear_tiles_int8.h"
+#include "kernels/cpu/operand_writer.h"
 #include "kernels/cpu/tiles.h"
 
 namespace eadem::kernels::cpu {
@@ -106,8 +109,109 @@ EADEM_FN void stream(const LinearCall& call, const LinearTile& tile, float* sums
 
 // ---- Many rows: squares ---------------------------------------------------------------------------------------------
 
-// Chains of two tiles of rows by two panels from 0, left in tiles 0, 1 (the first 16 rows), 2, 3.
-EADEM_INLINE void square_chains(const TileOperands& at) {
+// What becomes of a row of sums of two panels. sums: [2][16], shards kSums apart.
+class StoreRow {
+ public:
+  static constexpr int kStep = 2;  // panels from block to block
+
+  EADEM_LANE explicit StoreRow(const LinearCall& call)
+      : call_(&call),
+        y_(call.y),
+        bias_(call.bias),
+        stride_(call.y_stride),
+        whole_(call.shape->n / kPanel),
+        shards_(call.shape->shards),
+        add_to_y_(call.add_to_y) {}
+
+  EADEM_LANE int second_panel(int panel) const { return panel + 1; }
+  EADEM_LANE void prefetch(int row, int panel) const {
+    const float* const y = y_ + row * stride_ + panel * kPanel;
+    __builtin_prefetch(y, 1);
+    __builtin_prefetch(y + kPanel, 1);
+  }
+  EADEM_LANE void operator()(int row, int panel, const float* sums) const {
+    store(row, panel, sums);
+    store(row, panel + 1, sums + kPanel);
+  }
+
+ private:
+  EADEM_LANE void store(int row, int panel, const float* sums) const {
+    if (panel >= whole_) return store_outputs(*call_, row, panel, sums, kSums);
+    float* const y = y_ + row * stride_ + panel * kPanel;
+    Vec sum = shard_tree(sums, kSums, shards_);
+    if (bias_ != nullptr) sum = add(sum, Vec::load(bias_ + panel * kPanel));
+    if (add_to_y_) sum = add(Vec::load(y), sum);
+    sum.store(y);
+  }
+
+  // What the loop needs is here once more: a tile's load or store makes the compiler read all other memory again.
+  const LinearCall* call_;
+  float* y_;
+  const float* bias_;
+  int64_t stride_;
+  int whole_, shards_;
+  bool add_to_y_;
+};
+
+// A gate's panel beside that of its ups: SwiGLU takes them from the sums, so that neither goes to memory as float32.
+class SwigluRow {
+ public:
+  static constexpr int kStep = 1;
+
+  EADEM_LANE SwigluRow(const SwigluCall& call, int gates)
+      : y_(call.y), stride_(call.y_stride), bad_(call.bad), gates_(gates) {}
+
+  EADEM_LANE int second_panel(int panel) const { return panel + gates_; }
+  EADEM_LANE void prefetch(int row, int panel) const { __builtin_prefetch(y_ + row * stride_ + panel * kPanel, 1); }
+  EADEM_LANE void operator()(int row, int panel, const float* sums) const {
+    OperandWriter writer;
+    writer.put(y_ + row * stride_ + panel * kPanel, numerics::swiglu32(Vec::load(sums), Vec::load(sums + kPanel)));
+    if (!writer.good()) __atomic_store_n(bad_ + row, true, __ATOMIC_RELAXED);  // other tiles have the same row
+  }
+
+ private:
+  uint16_t* y_;
+  int64_t stride_;
+  bool* bad_;
+  int gates_;  // panels
+};
+
+// A block of sums in scratch whose rows [next, end) are not finished.
+struct WaitingBlock {
+  const float* sums = nullptr;
+  int row = 0, panel = 0;  // of its first sum
+  int next = 0, end = 0;
+};
+
+template <class FinishRow>
+EADEM_LANE void finish_rows(const FinishRow& finish, WaitingBlock& block, int most) {
+  for (; most > 0 && block.next < block.end; --most, ++block.next) {
+    finish(block.row + block.next, block.panel, block.sums + block.next * 2 * kPanel);
+  }
+}
+
+// The pair of panels that comes next, asked for into the second-level cache a few lines at a time: without, the first
+// block of every pair would wait for memory longer than a block takes.
+struct NextPanels {
+  const std::byte *left = nullptr, *right = nullptr;
+  size_t lines = 0, done = 0;  // cache lines of one panel
+
+  EADEM_LANE void prefetch(size_t most) {
+    const size_t end = done + most < lines ? done + most : lines;
+    for (; done < end; ++done) {
+      __builtin_prefetch(left + done * 64, 0, 2);
+      __builtin_prefetch(right + done * 64, 0, 2);
+    }
+  }
+};
+
+// Chains of two tiles of rows by two panels from 0, left in tiles 0, 1 (the first 16 rows), 2, 3. The rows of x come by
+// way of the second-level cache, so that the panels, which every block reads, stay in the first. Between leaves the
+// vector units finish rows of the block before: its tiles have long reached memory by then, and the products wait for
+// nobody.
+template <class FinishRow>
+EADEM_INLINE void square_chains(const TileOperands& at, const FinishRow& finish, WaitingBlock& before, int rows_a_leaf,
+                                NextPanels& coming, size_t lines_a_leaf, int panel, int& y_row, int y_end) {
   const std::byte* const lower = at.x + kTileRows * at.x_stride;
   const std::byte* const right = at.w + at.panel;
   tile_zero<0>();
@@ -116,62 +220,71 @@ EADEM_INLINE void square_chains(const TileOperands& at) {
   tile_zero<3>();
   for (size_t i = 0; i < static_cast<size_t>(at.leaves); ++i) {
     tile_load<6>(at.w + i * kLeafBytes);
-    tile_load<4>(at.x + i * kTileRowBytes, at.x_stride);
+    tile_load_once<4>(at.x + i * kTileRowBytes, at.x_stride);
     tile_bf16_leaf<0, 4, 6>();
     tile_load<7>(right + i * kLeafBytes);
     tile_bf16_leaf<1, 4, 7>();
-    tile_load<5>(lower + i * kTileRowBytes, at.x_stride);
+    tile_load_once<5>(lower + i * kTileRowBytes, at.x_stride);
     tile_bf16_leaf<2, 5, 6>();
     tile_bf16_leaf<3, 5, 7>();
+    finish_rows(finish, before, rows_a_leaf);
+    coming.prefetch(lines_a_leaf);
+    for (int r = 0; r < rows_a_leaf && y_row < y_end; ++r, ++y_row) finish.prefetch(y_row, panel);
   }
 }
 
-EADEM_LANE void store_square(float* to, int64_t row) {  // row: floats from row to row
-  float* const lower = to + kTileRows * row;
-  const size_t stride = static_cast<size_t>(row) * sizeof(float);
-  tile_store<0>(to, stride);
-  tile_store<1>(to + kPanel, stride);
-  tile_store<2>(lower, stride);
-  tile_store<3>(lower + kPanel, stride);
+EADEM_LANE void store_square(float* to) {
+  constexpr size_t kStride = 2 * kPanel * sizeof(float);
+  float* const lower = to + kTileRows * 2 * kPanel;
+  tile_store<0>(to, kStride);
+  tile_store<1>(to + kPanel, kStride);
+  tile_store<2>(lower, kStride);
+  tile_store<3>(lower + kPanel, kStride);
 }
 
-// Rows [row, row + rows) by the pair of panels at `panel`; the tiles are configured for so many rows. The first `done`
-// rows have been stored before: the last block of a call overlaps the one before it, so that each has 32 rows. (A
-// residual is added once.)
-EADEM_FN void square_block(const LinearCall& call, int row, int rows, int done, int panel, float* sums) {
+// Blocks of 32 rows (or all, from 17 on) by two panels. The last block of a tile overlaps the one before it, so that
+// each has as many rows; a row that has been computed before has the same sums, and is not finished again.
+// sums: 2 blocks x shards x kSums.
+template <class FinishRow>
+EADEM_FN void squares(const LinearCall& call, const LinearTile& tile, const FinishRow& finish, float* sums) {
   const LinearShape& s = *call.shape;
-  for (int shard = 0; shard < s.shards; ++shard) {
-    square_chains(tile_operands(call, row, panel, shard));
-    const bool direct = s.shards == 1 && call.bias == nullptr && !call.add_to_y && (panel + 2) * kPanel <= s.n;
-    if (direct) return store_square(call.y + row * call.y_stride + panel * kPanel, call.y_stride);
-    store_square(sums + shard * kSums, 2 * kPanel);
-  }
-  for (int r = done; r < rows; ++r) {
-    for (int p = 0; p < 2; ++p) {
-      store_outputs(call, row + r, panel + p, sums + r * 2 * kPanel + p * kPanel, kSums);
-    }
-  }
-}
-
-EADEM_FN void squares(const LinearCall& call, const LinearTile& tile, float* sums) {
-  const int rows = tile.row_end - tile.row_begin, block = rows < kSquareRows ? rows : kSquareRows;
+  const int rows = tile.row_end - tile.row_begin, size = rows < kSquareRows ? rows : kSquareRows;
   TileConfig config;
-  for (const int i : {2, 3, 5}) config.rows[i] = static_cast<uint8_t>(block - kTileRows);
+  for (const int i : {2, 3, 5}) config.rows[i] = static_cast<uint8_t>(size - kTileRows);
   configure_tiles(config);
-  for (int panel = tile.panel_begin; panel < tile.panel_end; panel += 2) {
-    for (int row = tile.row_begin; row < tile.row_end; row += block) {
-      const int first = row + block <= tile.row_end ? row : tile.row_end - block;
-      square_block(call, first, block, row - first, panel, sums);
+  const int leaves = s.k_padded / numerics::kLeaf, rows_a_leaf = (kSquareRows + leaves - 1) / leaves;
+  const size_t panel_bytes = operand_panel_bytes(s.k_padded);
+  float *filling = sums, *finishing = sums + s.shards * kSums;
+  const int blocks = (rows + size - 1) / size;
+  const size_t lines_a_leaf = static_cast<size_t>(kLeafBytes / 64 + blocks - 1) / blocks;
+  WaitingBlock before;
+  for (int panel = tile.panel_begin; panel < tile.panel_end; panel += FinishRow::kStep) {
+    const int next = panel + FinishRow::kStep < tile.panel_end ? panel + FinishRow::kStep : panel;
+    NextPanels coming{call.weights + static_cast<size_t>(next) * panel_bytes,
+                      call.weights + static_cast<size_t>(finish.second_panel(next)) * panel_bytes, panel_bytes / 64};
+    for (int row = tile.row_begin; row < tile.row_end; row += size) {
+      const int first = row + size <= tile.row_end ? row : tile.row_end - size;
+      int y_row = row;
+      for (int shard = 0; shard < s.shards; ++shard) {
+        TileOperands at = tile_operands(call, first, panel, shard);
+        at.panel = static_cast<size_t>(finish.second_panel(panel) - panel) * panel_bytes;
+        square_chains(at, finish, before, rows_a_leaf, coming, lines_a_leaf, panel, y_row, first + size);
+        store_square(filling + shard * kSums);
+      }
+      finish_rows(finish, before, kSquareRows);
+      before = {filling, first, panel, row - first, size};
+      std::swap(filling, finishing);
     }
   }
+  finish_rows(finish, before, kSquareRows);
 }
 
 EADEM_FN void tile_fma32(const LinearCall& call, const LinearTile& tile) {
-  alignas(64) float sums[numerics::kMaxShards * kSums];
+  alignas(64) float sums[2 * numerics::kMaxShards * kSums];
   if (tile.row_end - tile.row_begin <= kTileRows) return stream(call, tile, sums);
   LinearTile part = tile;
   part.panel_end -= (tile.panel_end - tile.panel_begin) % 2;
-  squares(call, part, sums);
+  squares(call, part, StoreRow(call), sums);
   if (part.panel_end == tile.panel_end) return;
   // A last panel without a partner streams past 16 rows at a time.
   part.panel_begin = part.panel_end, part.panel_end = tile.panel_end;
@@ -179,6 +292,17 @@ EADEM_FN void tile_fma32(const LinearCall& call, const LinearTile& tile) {
     part.row_end = part.row_begin + kTileRows < tile.row_end ? part.row_begin + kTileRows : tile.row_end;
     stream(call, part, sums);
   }
+}
+
+// Operands of SwiGLU are padded to a leaf; here nobody writes padding.
+EADEM_FN bool tile_fuses_swiglu(const LinearShape& s, int rows) {
+  return s.numerics == Numerics::kFma32 && rows > kTileRows && s.shards == 1 && s.n % (2 * numerics::kLeaf) == 0;
+}
+
+EADEM_FN void tile_linear_swiglu(const LinearCall& call, const SwigluCall& swiglu, const LinearTile& tile) {
+  count_call();
+  alignas(64) float sums[2 * kSums];
+  squares(call, tile, SwigluRow(swiglu, call.shape->n / 2 / kPanel), sums);
 }
 
 EADEM_FN void tile_linear(const LinearCall& call, const LinearTile& tile) {

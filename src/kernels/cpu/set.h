@@ -24,6 +24,8 @@ constexpr KernelSet cpu_set(std::string_view name, bool (*supported)()) {
       .pack_int8 = pack_int8,
 #if defined(__AMX_BF16__)
       .linear = tile_linear,
+      .fuses_swiglu = tile_fuses_swiglu,
+      .linear_swiglu = tile_linear_swiglu,
       .kv_bytes = tile_kv_bytes,
       .kv_write = tile_kv_write,
       .kv_read = tile_kv_read,

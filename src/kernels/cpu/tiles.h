@@ -38,6 +38,11 @@ template <int kTile>
 EADEM_LANE void tile_load(const void* rows, size_t stride = kTileRowBytes) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(rows), "r"(stride), "i"(kTile) : "memory");
 }
+// The same for rows that are not read again soon: they do not displace what the first-level cache holds.
+template <int kTile>
+EADEM_LANE void tile_load_once(const void* rows, size_t stride = kTileRowBytes) {
+  asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(rows), "r"(stride), "i"(kTile) : "memory");
+}
 template <int kTile>
 EADEM_LANE void tile_store(void* rows, size_t stride = kTileRowBytes) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(rows), "r"(stride), "i"(kTile) : "memory");

@@ -49,6 +49,26 @@ TEST(Buffer, IsAlignedAndZeroFilled) {
   for (size_t i = 0; i < buffer.value().size(); ++i) ASSERT_EQ(buffer.value().as<uint8_t>()[i], 0);
 }
 
+// Small buffers share pages: what one gives back must not take its neighbours' contents along, nor come back to a new
+// one with its own.
+TEST(Buffer, SmallOnesShareMemoryAndNothingElse) {
+  std::vector<Buffer> buffers;
+  const auto make = [&](size_t bytes) { buffers.push_back(std::move(Buffer::allocate(bytes, "a test")).value()); };
+  for (size_t i = 0; i < 200; ++i) {
+    make(1 + i * 997 % 50000);
+    for (size_t j = 0; j < buffers.back().size(); ++j) ASSERT_EQ(buffers.back().as<uint8_t>()[j], 0) << i;
+    memset(buffers.back().data(), static_cast<int>(i + 1), buffers.back().size());
+  }
+  for (size_t i = 0; i < 200; i += 3) buffers[i] = Buffer();
+  for (size_t i = 0; i < 200; ++i) {
+    for (size_t j = 0; j < buffers[i].size(); ++j) ASSERT_EQ(buffers[i].as<uint8_t>()[j], i + 1) << i;
+  }
+  buffers.clear();
+  make(size_t{20} << 20);  // pages of its own
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffers[0].data()) % (size_t{2} << 20), 0u);
+  EXPECT_EQ(buffers[0].as<uint8_t>()[buffers[0].size() - 1], 0);
+}
+
 TEST(Buffer, MoreThanTheMachineHasIsAnError) {
   const auto buffer = Buffer::allocate(size_t{1} << 62, "the KV pool");
   ASSERT_FALSE(buffer.ok());
