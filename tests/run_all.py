@@ -34,6 +34,24 @@ BUILD_FOLDERS = {
 }
 FUZZ_SECONDS, LONG_FUZZ_SECONDS = 10, 300
 EMULATOR_SLOWDOWN = 4
+# The suites that take longest, in this order, begin first, so that none of them is left alone at the end.
+SLOWEST = (
+    "python/e2e/invariance/test_invariance",
+    "arm bits/test_engine_invariance",
+    "python/e2e/invariance/test_invariance_arm",
+    "python/e2e/server/test_faults",
+    "python/e2e/black_box/test_black_box",
+    "python/e2e/web/test_page",
+    "python/e2e/guide/test_guide",
+    "python/e2e/server/test_lm_eval",
+    "python/e2e/server/test_router",
+    "python/e2e/readme/test_roles",
+    "python/e2e/readme/test_readme",
+    "python/accuracy/test_accuracy",
+    "arm bits/test_attention",
+    "arm bits/test_seeded_faults",
+    "python/e2e/invariance/test_n",
+)
 FAILED_OUTPUT_LINES = 80
 
 
@@ -93,6 +111,8 @@ def build_suites(preset, options, reports):
         if preset != "release":
             timeout *= EMULATOR_SLOWDOWN
         environment = {"GTEST_OUTPUT": f"json:{report}", "GTEST_COLOR": "no"}
+        if preset == "aarch64" and not options.long:
+            environment["EADEM_BRIEF"] = "1"  # tests/support/brief.h
         for assignment in properties.get("ENVIRONMENT", []):
             key, _, value = assignment.partition("=")
             environment[key] = value
@@ -285,8 +305,7 @@ def collect_suites(options):
         suites += build_suites(preset, options, reports)
     suites += python_suites(options, reports)
     suites += rust_suite()
-    # The longest first, so that none of them is left alone at the end.
-    suites.sort(key=lambda suite: "invariance/test_" not in suite.name)
+    suites.sort(key=lambda suite: SLOWEST.index(suite.name) if suite.name in SLOWEST else len(SLOWEST))
     return [suite for suite in suites if options.only in suite.name]
 
 

@@ -74,6 +74,12 @@ class Runner(unittest.TestCase):
         crash = "print('stat::number_of_executed_units: 7'); import sys; sys.exit(77)"
         self.check(self.run_python("fuzz", crash), 0, 1, 0, "exit status 77")
 
+    def test_the_slowest_suites_exist(self):
+        for name in run_all.SLOWEST:
+            *where, test = name.split("/")
+            sort = "py" if where[0] == "python" else "cc"
+            self.assertTrue(any(run_all.ROOT.glob(f"tests/{'/'.join(where[1:]) or '**'}/**/{test}.{sort}")), name)
+
     def test_line_of_counts(self):
         self.assertEqual(run_all.counts(run_all.Outcome(3, 1, 0)), "3 passed, 1 failed")
         self.assertEqual(run_all.counts(run_all.Outcome(3, 0, 2)), "3 passed, 0 failed, 2 skipped")

@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "numerics/operand.h"
+#include "support/brief.h"
 #include "support/engine_run.h"
 #include "support/tiny_llama.h"
 #include "weights/checkpoint.h"
@@ -80,11 +81,12 @@ Answers run(Numerics numerics, const Cut& cut, const std::vector<SequenceRequest
 class Embedding : public ::testing::TestWithParam<Numerics> {};
 
 TEST_P(Embedding, BatchChunkThreadsPrefixPreemptionAndKernelSets) {
-  const auto asked = requests(GetParam() == Numerics::kMma16 ? 150 : 600);
+  const auto asked = requests(GetParam() == Numerics::kMma16 ? 150 : testing::brief() ? 200 : 600);
   const auto expected = digests(run(GetParam(), {}, asked));
   Counters counters;
   const Cut cuts[] = {{2, 6, 2000, 0, false}, {3, 3, 64, 0, false}, {1, 6, 7, 0, true}};
   for (const Cut& cut : cuts) {
+    if (testing::brief() && cut.threads != 3) continue;
     EXPECT_EQ(digests(run(GetParam(), cut, asked, kernels::best_kernel_set(), &counters)), expected) << cut.chunk;
     EXPECT_GT(counters.mixed_steps, 0u);
     if (cut.chunk < 100) {

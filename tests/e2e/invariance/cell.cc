@@ -68,11 +68,12 @@ using Runs = std::vector<std::unique_ptr<Run>>;
 
 Runs runs_of(const std::vector<Prompt>& prompts, const Cell& cell) {
   Runs runs;
+  const std::string tail = cell.max_tokens == kAnswerTokens ? "" : "/" + std::to_string(cell.max_tokens);
   for (const bool seeded : {false, true}) {
     for (const Prompt& prompt : prompts) {
       if (cell.max_prompt > 0 && static_cast<int>(prompt.tokens.size()) > cell.max_prompt) continue;
       auto run = std::make_unique<Run>();
-      run->name = prompt.name + (seeded ? "/seeded" : "/greedy");
+      run->name = prompt.name + (seeded ? "/seeded" : "/greedy") + tail;
       run->request = {prompt.tokens, sampling_of(seeded, cell.max_tokens), kSeed, true};
       runs.push_back(std::move(run));
     }
@@ -179,6 +180,7 @@ std::string Cell::describe() const {
        << " chunk=" << chunk << " prefix=" << prefix << " preempt=" << preempt << (score ? " score" : "");
   if (max_prompt > 0) text << " prompts<=" << max_prompt;
   if (speculation != "off") text << " speculation=" << speculation;
+  if (max_tokens != kAnswerTokens) text << " tokens=" << max_tokens;
   return text.str();
 }
 

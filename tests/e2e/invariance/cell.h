@@ -22,6 +22,8 @@ struct Prompt {
 // Lines "name: id id id".
 Result<std::vector<Prompt>> read_prompts(const std::string& path);
 
+constexpr int kAnswerTokens = 16;
+
 struct Cell {
   numerics::Numerics numerics = numerics::Numerics::kFma32;
   const kernels::KernelSet* kernels = nullptr;
@@ -35,12 +37,12 @@ struct Cell {
   int max_prompt = 0;  // longest prompt used; 0: all
   // off, ngram, or draft: the same weights in another arithmetic guess
   std::string speculation = "off";
-  int max_tokens = 16;
+  int max_tokens = kAnswerTokens;
 
   std::string describe() const;
 };
 
-// "prompt/greedy" or "prompt/seeded" -> SHA-256 over token ids, logprobs as float32 bits, and the KV hash.
+// "prompt/greedy" or "prompt/seeded", with "/N" where answers have N tokens instead of kAnswerTokens -> SHA-256 over token ids, logprobs as float32 bits, and the KV hash.
 using Hashes = std::map<std::string, std::string>;
 
 // Runs the cell; fails where its path was not taken (no preemption in a preemption cell, ...), so that no cell can pass

@@ -2,8 +2,8 @@
 //
 //   invariance MODEL PROMPTS GOLDEN CELLS [--write]
 //
-// CELLS: lines "numerics isa threads batch chunk prefix preempt score max_prompt [speculation]"; isa may be "best" and
-// "free-order" (the negative control: such a cell must FAIL to meet the golden hashes). Sets that this machine lacks
+// CELLS: lines "numerics isa threads batch chunk prefix preempt score max_prompt [speculation [max_tokens]]"; isa may be
+// "best" and "free-order" (the negative control: such a cell must FAIL to meet the golden hashes). Sets that this machine lacks
 // are reported as skipped, by name. GOLDEN: lines "numerics prompt/kind hash"; --write makes them anew from the given
 // cells, which must agree with each other. Prints one line a cell and at the end "N passed, N failed, N skipped".
 #include <chrono>
@@ -50,6 +50,7 @@ std::vector<Line> read_cells(const std::string& path) {
       std::exit(2);
     }
     if (std::string speculation; in >> speculation) line.cell.speculation = speculation;
+    if (int tokens; in >> tokens) line.cell.max_tokens = tokens;
     line.cell.score = score != 0;
     for (const auto n : numerics::kAllNumerics) {
       if (numerics == numerics::short_name(n)) line.cell.numerics = n;

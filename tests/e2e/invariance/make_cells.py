@@ -1,6 +1,6 @@
 """Writes the cells of the invariance matrix: a pairwise array (each pair of values of two variables is in some cell).
 
-usage: make_cells.py > cells_long.txt
+usage: make_cells.py > ARRAY, the first part of cells_long.txt; the cells after it were chosen by hand
 
 Columns: numerics isa threads batch chunk prefix preempt score max_prompt. Slow sets get short prompts; a pair that no
 legal cell can hold is left out (a cached prefix needs a prompt of more than one block, for example).
