@@ -2,10 +2,11 @@
 //
 //   invariance MODEL PROMPTS GOLDEN CELLS [--write]
 //
-// CELLS: lines "numerics isa threads batch chunk prefix preempt score max_prompt [speculation [max_tokens]]"; isa may be
-// "best" and "free-order" (the negative control: such a cell must FAIL to meet the golden hashes). Sets that this machine lacks
-// are reported as skipped, by name. GOLDEN: lines "numerics prompt/kind hash"; --write makes them anew from the given
-// cells, which must agree with each other. Prints one line a cell and at the end "N passed, N failed, N skipped".
+// CELLS: lines "numerics isa threads batch chunk prefix preempt score max_prompt [speculation [max_tokens]]"; isa may
+// be "best" and "free-order" (the negative control: such a cell must FAIL to meet the golden hashes). Sets that this
+// machine lacks are reported as skipped, by name. GOLDEN: lines "numerics prompt/kind hash"; --write makes them anew
+// from the given cells, which must agree with each other. Prints one line a cell and at the end "N passed, N failed, N
+// skipped".
 #include <chrono>
 #include <cstdio>
 #include <fstream>
