@@ -42,8 +42,8 @@ struct Cell {
   std::string describe() const;
 };
 
-// "prompt/greedy" or "prompt/seeded", with "/N" where answers have N tokens instead of kAnswerTokens -> SHA-256 over token
-// ids, logprobs as float32 bits, and the KV hash.
+// "prompt/greedy" or "prompt/seeded", with "/N" where answers have N tokens instead of kAnswerTokens -> SHA-256 over
+// token ids, logprobs as float32 bits, and the KV hash.
 using Hashes = std::map<std::string, std::string>;
 
 // Runs the cell; fails where its path was not taken (no preemption in a preemption cell, ...), so that no cell can pass
