@@ -12,6 +12,7 @@
 #include "numerics/int8.h"
 #include "numerics/operand.h"
 #include "numerics/shards.h"
+#include "plan/linear_plan.h"
 
 namespace eadem::bench {
 namespace {
@@ -98,11 +99,12 @@ void linear(benchmark::State& state, const KernelSet& set, const Layer& layer, N
   call.shape = &s, call.x = {x.as<uint16_t>(), q.as<int8_t>(), scale.data(), sum.data()};
   call.y = y.as<float>(), call.y_stride = s.n;
 
+  const plan::LinearPlan cut = plan::plan_linear(s, rows, 1);
   size_t copy = 0;
   for (auto _ : state) {
     call.weights = weights.data() + copy * bytes;
     copy = (copy + 1) % copies;
-    set.linear(call, {0, s.panels(), 0, rows});
+    for (int i = 0; i < plan::tile_count(s, rows, cut); ++i) set.linear(call, plan::tile_at(s, rows, cut, i));
     benchmark::ClobberMemory();
   }
   const auto rate = benchmark::Counter::kIsIterationInvariantRate;

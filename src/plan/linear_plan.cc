@@ -7,8 +7,8 @@ namespace {
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-// Rows whose operands stay in the second-level cache beside a weight panel.
-constexpr int kRowsInCache = 256;
+// Bytes of operands that stay in the second-level cache while the panels pass.
+constexpr int kBytesInCache = 1 << 20;
 // Tiles per worker: enough that a late worker costs little, few enough that starting tiles costs nothing.
 constexpr int kTilesPerThread = 4;
 
@@ -16,7 +16,8 @@ constexpr int kTilesPerThread = 4;
 
 LinearPlan plan_linear(const kernels::LinearShape& shape, int rows, int threads) {
   LinearPlan plan;
-  plan.rows = rows <= kRowsInCache ? rows : ceil_div(rows, ceil_div(rows, kRowsInCache));
+  const int rows_in_cache = std::max(64, kBytesInCache / (2 * shape.k_padded));
+  plan.rows = rows <= rows_in_cache ? rows : ceil_div(rows, ceil_div(rows, rows_in_cache));
   const int row_tiles = ceil_div(rows, plan.rows);
   const int wanted = threads == 1 ? 1 : std::max(1, ceil_div(threads * kTilesPerThread, row_tiles));
   plan.panels = std::max(1, ceil_div(shape.panels(), wanted));

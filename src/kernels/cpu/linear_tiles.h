@@ -124,7 +124,9 @@ class StoreRow {
         add_to_y_(call.add_to_y) {}
 
   EADEM_LANE int second_panel(int panel) const { return panel + 1; }
+  // Only what is read again: lines that are written whole need not come first.
   EADEM_LANE void prefetch(int row, int panel) const {
+    if (!add_to_y_) return;
     const float* const y = y_ + row * stride_ + panel * kPanel;
     __builtin_prefetch(y, 1);
     __builtin_prefetch(y + kPanel, 1);
@@ -162,7 +164,7 @@ class SwigluRow {
       : y_(call.y), stride_(call.y_stride), bad_(call.bad), gates_(gates) {}
 
   EADEM_LANE int second_panel(int panel) const { return panel + gates_; }
-  EADEM_LANE void prefetch(int row, int panel) const { __builtin_prefetch(y_ + row * stride_ + panel * kPanel, 1); }
+  EADEM_LANE void prefetch(int, int) const {}
   EADEM_LANE void operator()(int row, int panel, const float* sums) const {
     OperandWriter writer;
     writer.put(y_ + row * stride_ + panel * kPanel, numerics::swiglu32(Vec::load(sums), Vec::load(sums + kPanel)));
