@@ -35,9 +35,10 @@ bool look_for(const Seen& seen) {
   return false;
 }
 
-constexpr int kCountShift = 32;
-int count_of(uint64_t work) { return static_cast<int>(work >> kCountShift); }
-int next_of(uint64_t work) { return static_cast<int>(work & UINT32_MAX); }
+// The tasks [first, end) that nobody took yet, in one word.
+constexpr uint64_t kFirst = 1, kEnd = uint64_t{1} << 32;
+int first_of(uint64_t work) { return static_cast<int>(work & UINT32_MAX); }
+int end_of(uint64_t work) { return static_cast<int>(work >> 32); }
 
 }  // namespace
 
@@ -59,11 +60,15 @@ ThreadPool::~ThreadPool() {
   for (auto& worker : workers_) worker.join();
 }
 
-// A task that nobody took yet, or -1.
-int ThreadPool::take() {
+// A task that nobody took yet, or -1. Every other worker begins at the other end: as tasks are numbered along the rows
+// of a batch, two threads meet in the middle, and each finds most of its rows in its own cache from op to op.
+int ThreadPool::take(int worker) {
+  const bool last = worker % 2 == 1;
   uint64_t work = work_;
-  while (next_of(work) < count_of(work)) {
-    if (work_.compare_exchange_weak(work, work + 1)) return next_of(work);
+  while (first_of(work) < end_of(work)) {
+    if (work_.compare_exchange_weak(work, last ? work - kEnd : work + kFirst)) {
+      return last ? end_of(work) - 1 : first_of(work);
+    }
   }
   return -1;
 }
@@ -72,13 +77,13 @@ int ThreadPool::take() {
 void ThreadPool::drain(int worker, int index) {
   int tasks = 0;
   try {
-    for (; index >= 0; index = take()) {
+    for (; index >= 0; index = take(worker)) {
       ++tasks;
       (*task_)(index, worker);
     }
   } catch (...) {
     // Out of memory, most likely. The others finish what they began; the caller of run() gets the first exception.
-    while (take() >= 0) ++tasks;
+    while (take(worker) >= 0) ++tasks;
     std::lock_guard lock(mutex_);
     if (!failure_) failure_ = std::current_exception();
   }
@@ -111,12 +116,12 @@ void ThreadPool::run(int count, const std::function<void(int, int)>& task) {
   }
   task_ = &task;
   unfinished_ = count;
-  work_ = static_cast<uint64_t>(count) << kCountShift;
+  work_ = kEnd * static_cast<uint64_t>(count);
   if (sleepers_ != 0) {
     std::lock_guard lock(mutex_);
     wake_.notify_all();
   }
-  drain(0, take());
+  drain(0, take(0));
   wait_for_workers();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
@@ -125,7 +130,7 @@ void ThreadPool::work(int worker) {
   const FpEnvironment environment;
   for (;;) {
     int index = -1;
-    const auto seen = [&] { return (index = take()) >= 0 || stop_; };
+    const auto seen = [&] { return (index = take(worker)) >= 0 || stop_; };
     if (!look_for(seen)) {
       std::unique_lock lock(mutex_);
       ++sleepers_;

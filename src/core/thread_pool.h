@@ -33,16 +33,16 @@ class ThreadPool {
   void run(int count, const std::function<void(int index, int worker)>& task);
 
  private:
-  int take();
+  int take(int worker);
   void work(int worker);
   void drain(int worker, int index);
   void finish(int tasks);
   void wait_for_workers();
 
   std::vector<std::thread> workers_;
-  // The tasks of the run under way, in the upper half, and how many of them are taken. Whoever takes one may read
-  // task_, which stays until all that were taken are finished: a worker that comes late finds none left, and the caller
-  // waits for no one who took none.
+  // The tasks of the run under way that nobody took: the first, and in the upper half the one past the last. Whoever
+  // takes one may read task_, which stays until all that were taken are finished: a worker that comes late finds none
+  // left, and the caller waits for no one who took none.
   alignas(64) std::atomic<uint64_t> work_{0};
   const std::function<void(int, int)>* task_ = nullptr;
   alignas(64) std::atomic<int> unfinished_{0};

@@ -9,6 +9,8 @@ int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 // Bytes of operands that stay in the second-level cache while the panels pass.
 constexpr int kBytesInCache = 1 << 20;
+// Rows that are worth a pass over all weights of their own.
+constexpr int kRowsOfAThread = 128;
 // Tiles per worker: enough that a late worker costs little, few enough that starting tiles costs nothing.
 constexpr int kTilesPerThread = 4;
 
@@ -17,7 +19,10 @@ constexpr int kTilesPerThread = 4;
 LinearPlan plan_linear(const kernels::LinearShape& shape, int rows, int threads) {
   LinearPlan plan;
   const int rows_in_cache = std::max(64, kBytesInCache / (2 * shape.k_padded));
-  plan.rows = rows <= rows_in_cache ? rows : ceil_div(rows, ceil_div(rows, rows_in_cache));
+  int pieces = ceil_div(rows, rows_in_cache);
+  // Many rows: a share of them for each thread, which reads and writes them in op after op.
+  if (rows >= threads * kRowsOfAThread) pieces = (pieces + threads - 1) / threads * threads;
+  plan.rows = ceil_div(rows, pieces);
   const int row_tiles = ceil_div(rows, plan.rows);
   const int wanted = threads == 1 ? 1 : std::max(1, ceil_div(threads * kTilesPerThread, row_tiles));
   plan.panels = std::max(1, ceil_div(shape.panels(), wanted));
@@ -40,12 +45,11 @@ int tile_count(const kernels::LinearShape& shape, int rows, const LinearPlan& pl
 }
 
 kernels::LinearTile tile_at(const kernels::LinearShape& shape, int rows, const LinearPlan& plan, int index) {
-  const int row_tiles = ceil_div(rows, plan.rows);
+  const int panel_tiles = ceil_div(shape.panels(), plan.panels);
   kernels::LinearTile tile;
-  // Row tiles of the same panels follow each other: the panels are still in the shared cache.
-  tile.panel_begin = index / row_tiles * plan.panels;
+  tile.panel_begin = index % panel_tiles * plan.panels;
   tile.panel_end = std::min(tile.panel_begin + plan.panels, shape.panels());
-  tile.row_begin = index % row_tiles * plan.rows;
+  tile.row_begin = index / panel_tiles * plan.rows;
   tile.row_end = std::min(tile.row_begin + plan.rows, rows);
   return tile;
 }

@@ -40,7 +40,7 @@ std::vector<uint16_t> random_operands(size_t count, uint64_t seed) {
 TEST(Plans, TilesCoverEveryOutputOnce) {
   for (const int n : {1, 16, 17, 100, 1536}) {
     kernels::LinearShape shape;
-    shape.n = n;
+    shape.n = n, shape.k = shape.k_padded = 576;
     for (const int rows : {1, 2, 7, 64, 300, 1000}) {
       auto plans = plan::legal_linear_plans(shape, rows);
       for (const int threads : {1, 2, 3, 16}) plans.push_back(plan::plan_linear(shape, rows, threads));
