@@ -170,6 +170,10 @@ struct KernelSet {
   size_t (*kv_bytes)(const AttentionShape&);
   // Stores / loads the operands of one position (slot = position % 64); k, v: [head_size].
   void (*kv_write)(const AttentionShape&, std::byte* block, int slot, const uint16_t* k, const uint16_t* v);
+  // Stores `count` positions from `position` on, all of one block, of all KV heads; k, v: [count][kv_heads][head_size].
+  // Null: kv_write, one by one, which gives the same bytes.
+  void (*kv_write_rows)(const AttentionShape&, const KvView&, int64_t position, int count, const uint16_t* k,
+                        const uint16_t* v) = nullptr;
   void (*kv_read)(const AttentionShape&, const std::byte* block, int slot, uint16_t* k, uint16_t* v);
   // Rows x one KV head x one split of 1,024 keys; K and V are streamed once for the group's heads.
   void (*attention_split)(const AttentionShape&, const AttentionRows&, int kv_head, int64_t split, const SplitResult&);

@@ -8,6 +8,7 @@
 #include "numerics/int8.h"
 #include "numerics/operand.h"
 #include "numerics/shards.h"
+#include "ops/for_rows.h"
 
 namespace eadem::ops {
 namespace {
@@ -17,8 +18,6 @@ using numerics::Numerics;
 
 // Rows of a weight matrix that one packing task handles.
 constexpr int kPackRows = 64;
-// Below this many elements, quantising activations is quicker than waking the workers.
-constexpr int kQuantiseAlone = 16384;
 
 bool is_native(Numerics numerics, DType dtype) { return numerics == Numerics::kInt8 && numerics::int8_native(dtype); }
 
@@ -197,17 +196,13 @@ void Linear::run(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t*
     if (q.size() < wanted) q.resize(wanted);
     if (scale.size() < groups) scale.resize(groups), sum.resize(groups);
     call.x = {x, q.data(), scale.data(), sum.data()};
-    const int per_task = std::max(1, kQuantiseAlone / shape_.k_padded);
     auto* const q_rows = q.data();
     auto* const scale_rows = scale.data();
     auto* const sum_rows = sum.data();
-    const auto quantise = [&](int task, int) {
-      for (int row = task * per_task; row < std::min(rows, (task + 1) * per_task); ++row) {
-        const int64_t at = int64_t{row} * shape_.k_padded, group = int64_t{row} * shape_.groups();
-        set_->quantise(x + at, shape_.k_padded, shape_.group, q_rows + at, scale_rows + group, sum_rows + group);
-      }
-    };
-    pool.run((rows + per_task - 1) / per_task, std::cref(quantise));
+    for_rows(pool, rows, shape_.k_padded, [&](int row) {
+      const int64_t at = int64_t{row} * shape_.k_padded, group = int64_t{row} * shape_.groups();
+      set_->quantise(x + at, shape_.k_padded, shape_.group, q_rows + at, scale_rows + group, sum_rows + group);
+    });
   }
   const auto tile = [&](int index, int) { set_->linear(call, plan::tile_at(shape_, rows, plan, index)); };
   pool.run(plan::tile_count(shape_, rows, plan), std::cref(tile));

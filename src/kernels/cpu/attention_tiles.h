@@ -14,60 +14,11 @@
 #include "kernels/calls.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/attention_lanes.h"
+#include "kernels/cpu/kv_tiles.h"
 #include "kernels/cpu/tiles.h"
 
 namespace eadem::kernels::cpu {
 namespace {
-
-inline constexpr int kKeyTiles = kKvBlock / kTileRows;
-inline constexpr int kLaneWords = kTileRows * kRowLanes;  // 32-bit words of a tile whose lines are 16 lanes
-inline constexpr int kTileOperands = kTileRows * numerics::kLeaf;
-static_assert(kKvBlock == 2 * numerics::kLeaf);
-
-// The other tree has no tiles: it keeps the panels of cpu/attention.h.
-EADEM_FN bool has_tiles(const AttentionShape& shape) { return shape.numerics == Numerics::kFma32; }
-
-EADEM_FN int key_leaves(const AttentionShape& shape) { return shape.head_padded / numerics::kLeaf; }
-EADEM_FN int value_tiles(const AttentionShape& shape) { return (shape.head_size + kTileRows - 1) / kTileRows; }
-EADEM_FN size_t tile_key_bytes(const AttentionShape& shape) {
-  return static_cast<size_t>(kKeyTiles * key_leaves(shape)) * kTileBytes;
-}
-
-EADEM_FN size_t tile_kv_bytes(const AttentionShape& shape) {
-  if (!has_tiles(shape)) return kv_bytes(shape);
-  return tile_key_bytes(shape) + static_cast<size_t>(2 * value_tiles(shape)) * kTileBytes;
-}
-
-// Where a slot's keys and values begin, in operands from the block's start: leaves of keys and elements of values are a
-// tile, or a line of one, apart.
-EADEM_FN int tile_key_index(const AttentionShape& shape, int slot) {
-  return slot / kTileRows * key_leaves(shape) * kTileOperands + slot % kTileRows * numerics::kLeaf;
-}
-EADEM_FN int tile_value_index(const AttentionShape& shape, int slot) {
-  return (kKeyTiles * key_leaves(shape) + slot / numerics::kLeaf) * kTileOperands + slot % numerics::kLeaf;
-}
-EADEM_FN int tile_value_step(int element) {
-  return element / kTileRows * 2 * kTileOperands + element % kTileRows * numerics::kLeaf;
-}
-
-EADEM_FN void tile_kv_write(const AttentionShape& shape, std::byte* block, int slot, const uint16_t* k,
-                            const uint16_t* v) {
-  if (!has_tiles(shape)) return kv_write(shape, block, slot, k, v);
-  uint16_t* const keys = reinterpret_cast<uint16_t*>(block) + tile_key_index(shape, slot);
-  for (int d = 0; d < shape.head_size; d += numerics::kLeaf) {
-    std::copy_n(k + d, std::min(numerics::kLeaf, shape.head_size - d), keys + d / numerics::kLeaf * kTileOperands);
-  }
-  uint16_t* const values = reinterpret_cast<uint16_t*>(block) + tile_value_index(shape, slot);
-  for (int d = 0; d < shape.head_size; ++d) values[tile_value_step(d)] = v[d];
-}
-
-EADEM_FN void tile_kv_read(const AttentionShape& shape, const std::byte* block, int slot, uint16_t* k, uint16_t* v) {
-  if (!has_tiles(shape)) return kv_read(shape, block, slot, k, v);
-  const auto* keys = reinterpret_cast<const uint16_t*>(block) + tile_key_index(shape, slot);
-  for (int d = 0; d < shape.head_size; ++d) k[d] = keys[d / numerics::kLeaf * kTileOperands + d % numerics::kLeaf];
-  const auto* values = reinterpret_cast<const uint16_t*>(block) + tile_value_index(shape, slot);
-  for (int d = 0; d < shape.head_size; ++d) v[d] = values[tile_value_step(d)];
-}
 
 // Products work on kLanes times 16 rows and heads, 1 or 2: the tile of keys or values then serves both. What they
 // write stays in tiles 0 and 1 while vectors work, and is stored when the next product is about to begin: a store that

@@ -29,7 +29,7 @@ struct ChainRows {
 
 // Bytes by which the weights are asked for ahead of their use: decode reads memory, and the hardware's own prefetch
 // stops at a page.
-inline constexpr size_t kAhead = 1024;
+inline constexpr size_t kAhead = 2048;
 
 // Calls run<R>(first) for blocks of at most kRows rows, as even as can be: 8 rows are 4 + 4, not 6 + 2.
 template <int kRows, class Run>

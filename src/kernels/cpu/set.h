@@ -28,6 +28,7 @@ constexpr KernelSet cpu_set(std::string_view name, bool (*supported)()) {
       .linear_swiglu = tile_linear_swiglu,
       .kv_bytes = tile_kv_bytes,
       .kv_write = tile_kv_write,
+      .kv_write_rows = tile_kv_write_rows,
       .kv_read = tile_kv_read,
       .attention_split = tile_attention_split,
 #else
