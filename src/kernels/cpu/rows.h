@@ -47,37 +47,41 @@ inline void norm_head(const float* weight, int n, float eps, float* x) {
   for (; i < n; ++i) x[i] = numerics::rms_scale(x[i], factor, weight[i]);
 }
 
-// Rope of one head, in place: pairs (i, i + half).
-inline void rotate_head(int half, const float* cosine, const float* sine, float* x) {
-  const Vec zero(0.0f);
+// Operands of one head whose pairs (i, i + half) are turned.
+EADEM_LANE void put_rotated(const float* x, int n, int half, const float* cosine, const float* sine, uint16_t* y,
+                            OperandWriter& writer) {
   int i = 0;
   for (; i + Vec::kWidth <= half; i += Vec::kWidth) {
     const Vec x1 = Vec::load(x + i), x2 = Vec::load(x + half + i), c = Vec::load(cosine + i), s = Vec::load(sine + i);
     const Vec minus = float_of(bit_xor(bits_of(mul(x2, s)), IVec(static_cast<int32_t>(0x80000000u))));
-    fma(x1, c, minus).store(x + i);
-    fma(x2, c, mul(x1, s)).store(x + half + i);
+    writer.put(y + i, fma(x1, c, minus));
+    writer.put(y + half + i, fma(x2, c, mul(x1, s)));
   }
-  for (; i < half; ++i) numerics::rotate(x[i], x[half + i], cosine[i], sine[i]);
+  for (; i < half; ++i) {
+    float x1 = x[i], x2 = x[half + i];
+    numerics::rotate(x1, x2, cosine[i], sine[i]);
+    writer.put(y + i, x1);
+    writer.put(y + half + i, x2);
+  }
+  writer.put(y + 2 * half, x + 2 * half, n - 2 * half);
 }
 
 inline bool split_qkv(const QkvShape& shape, float* qkv, const float* cosine, const float* sine, uint16_t* q,
                       uint16_t* k, uint16_t* v) {
   count_call();
   OperandWriter writer;
+  const int size = shape.head_size, half = shape.rotary / 2;
   float* x = qkv;
-  for (int h = 0; h < shape.heads + shape.kv_heads; ++h, x += shape.head_size) {
-    const float* norm = h < shape.heads ? shape.q_norm : shape.k_norm;
-    if (norm != nullptr) norm_head(norm, shape.head_size, shape.eps, x);
-    rotate_head(shape.rotary / 2, cosine, sine, x);
+  for (int h = 0; h < shape.heads; ++h, x += size, q += shape.head_padded) {
+    if (shape.q_norm != nullptr) norm_head(shape.q_norm, size, shape.eps, x);
+    put_rotated(x, size, half, cosine, sine, q, writer);
+    std::fill(q + size, q + shape.head_padded, uint16_t{0});
   }
-  x = qkv;
-  for (int h = 0; h < shape.heads; ++h, x += shape.head_size, q += shape.head_padded) {
-    writer.put(q, x, shape.head_size);
-    std::fill(q + shape.head_size, q + shape.head_padded, uint16_t{0});
+  for (int h = 0; h < shape.kv_heads; ++h, x += size, k += size) {
+    if (shape.k_norm != nullptr) norm_head(shape.k_norm, size, shape.eps, x);
+    put_rotated(x, size, half, cosine, sine, k, writer);
   }
-  const int kv = shape.kv_heads * shape.head_size;
-  writer.put(k, x, kv);
-  writer.put(v, x + kv, kv);
+  writer.put(v, x, shape.kv_heads * size);
   return writer.good();
 }
 

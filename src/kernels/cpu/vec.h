@@ -68,7 +68,9 @@ EADEM_LANE IVec operands_of(Vec x) {
   const Vec kept = select(lt(magnitude, Vec(0x1p-50f)), zero, select(is_nan(x), zero, float_of(rounded)));
   return bits_of(kept);
 }
+#if !defined(__AVX512BF16__) && !defined(__AMX_BF16__)
 EADEM_LANE void store_operands(uint16_t* p, Vec x) { store_low_halves(p, operands_of(x)); }
+#endif
 
 }  // namespace
 }  // namespace eadem::kernels::cpu

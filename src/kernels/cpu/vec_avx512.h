@@ -93,6 +93,21 @@ EADEM_LANE void store_low_halves(uint16_t* p, IVec a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
 }
 
+#if defined(__AVX512BF16__) || defined(__AMX_BF16__)
+// The instruction rounds to nearest even; it is written out, since the AMX set is compiled without AVX512_BF16 (whoever
+// has AMX has it). A NaN passes no comparison and becomes +0.
+EADEM_LANE void store_operands(uint16_t* p, Vec x) {
+  const __m512 magnitude = _mm512_abs_ps(x.v);
+  const __mmask16 kept = _mm512_cmp_ps_mask(magnitude, _mm512_set1_ps(0x1p-50f), _CMP_GE_OQ);
+  const __m512i clamped = _mm512_castps_si512(_mm512_min_ps(magnitude, _mm512_set1_ps(0x1p50f)));
+  const __m512i sign = _mm512_set1_epi32(static_cast<int32_t>(0x80000000u));
+  const __m512i bits = _mm512_ternarylogic_epi32(clamped, _mm512_castps_si512(x.v), sign, 0xf8);  // a | (b & c)
+  __m256i rounded;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(bits));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_maskz_mov_epi16(kept, rounded));
+}
+#endif
+
 #if defined(__AVX512VNNI__)
 // Four unsigned bytes of each lane: VNNI multiplies unsigned by signed ones. int8 gets 128 added, nibbles what they
 // have.

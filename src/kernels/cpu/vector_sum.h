@@ -39,24 +39,54 @@ inline float largest_lane(Vec x) {
   return low > high ? low : high;
 }
 
+// a[0] + a[1], a[2] + a[3], ..., then those of b.
+template <class V>
+EADEM_LANE V pair_sums(V a, V b) {
+  if constexpr (V::kWidth == 16) {
+    return add(V(__builtin_shufflevector(a.v, b.v, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)),
+               V(__builtin_shufflevector(a.v, b.v, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)));
+  } else if constexpr (V::kWidth == 8) {
+    return add(V(__builtin_shufflevector(a.v, b.v, 0, 2, 4, 6, 8, 10, 12, 14)),
+               V(__builtin_shufflevector(a.v, b.v, 1, 3, 5, 7, 9, 11, 13, 15)));
+  } else {
+    return add(V(__builtin_shufflevector(a.v, b.v, 0, 2, 4, 6)), V(__builtin_shufflevector(a.v, b.v, 1, 3, 5, 7)));
+  }
+}
+
 // numerics::lane_tree.
 inline float lane_tree(float* lanes) {
-  for (int width = kLanes / 2; width >= 4; width /= 2) {
+  int width = kLanes / 2;
+  for (; width >= Vec::kWidth; width /= 2) {
+    for (int i = 0; i < width; i += Vec::kWidth) {
+      pair_sums(Vec::load(lanes + 2 * i), Vec::load(lanes + 2 * i + Vec::kWidth)).store(lanes + i);
+    }
+  }
+  for (; width >= 4; width /= 2) {
     for (int i = 0; i < width; i += 4) store4(lanes + i, pair_sums(lanes + 2 * i));
   }
   return numerics::add_f32(numerics::add_f32(lanes[0], lanes[1]), numerics::add_f32(lanes[2], lanes[3]));
 }
 
 // Folds n elements into the lanes, in order: lanes[i % 256] = step(lanes[i % 256], x[i]), for vectors and for the last
-// single elements.
+// single elements. A part of the lanes at a time, which stay in registers.
 template <class Step>
 EADEM_LANE void fold_lanes(const float* x, int n, float* lanes, Step step) {
-  for (int begin = 0; begin < n; begin += kLanes) {
-    const int count = n - begin < kLanes ? n - begin : kLanes;
-    int i = 0;
-    for (; i + Vec::kWidth <= count; i += Vec::kWidth)
-      step(Vec::load(lanes + i), Vec::load(x + begin + i)).store(lanes + i);
-    for (; i < count; ++i) lanes[i] = step(lanes[i], x[begin + i]);
+  constexpr int kHeld = Vec::kWidth == 16 ? 8 : 4;
+  constexpr int kPart = kHeld * Vec::kWidth;
+  for (int part = 0; part < kLanes; part += kPart) {
+    Vec held[kHeld];
+    for (int v = 0; v < kHeld; ++v) held[v] = Vec::load(lanes + part + v * Vec::kWidth);
+    int i = part;
+    for (; i + kPart <= n; i += kLanes) {
+      for (int v = 0; v < kHeld; ++v) held[v] = step(held[v], Vec::load(x + i + v * Vec::kWidth));
+    }
+    for (int v = 0; v < kHeld; ++v) held[v].store(lanes + part + v * Vec::kWidth);
+    const int end = i + kPart < n ? i + kPart : n;
+    for (; i + Vec::kWidth <= end; i += Vec::kWidth) {
+      float* const lane = lanes + i % kLanes;
+      step(Vec::load(lane), Vec::load(x + i)).store(lane);
+    }
+    for (; i < end; ++i) lanes[i % kLanes] = step(lanes[i % kLanes], x[i]);
   }
 }
 

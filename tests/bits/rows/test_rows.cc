@@ -355,6 +355,34 @@ TEST(Rows, GoldenDigest) {
   }
 }
 
+// Results of attention are operands of o * (1 / l): with l = 1 of any float there is, here of every upper half with the
+// lower halves around which rounding turns.
+TEST(Rows, OperandsOfEveryUpperHalf) {
+  kernels::AttentionShape shape;
+  shape.heads = shape.kv_heads = 1, shape.head_size = shape.head_padded = 256;
+  for (const KernelSet* set : sets()) {
+    const uint64_t before = set->calls->load();
+    int truncated = 0;
+    for (const uint32_t low : {0x0u, 0x1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      for (uint32_t high = 0; high < 65536; high += 256) {
+        float m = 0.0f, l = 1.0f, o[256];
+        uint16_t got[256], *out = got;
+        bool bad = false, nan = false;
+        for (uint32_t i = 0; i < 256; ++i) o[i] = numerics::float_of((high + i) << 16 | low);
+        set->attention_finish(shape, 1, {&m, &l, o, &bad}, &out);
+        for (uint32_t i = 0; i < 256; ++i) {
+          nan |= numerics::is_nan(o[i]);
+          truncated += numerics::bf16_operand(o[i]) == (high + i) ? 0 : 1;
+          ASSERT_EQ(got[i], numerics::bf16_operand(o[i])) << set->name << " " << std::hex << (high + i) << " " << low;
+        }
+        ASSERT_EQ(bad, nan) << set->name;
+      }
+    }
+    EXPECT_EQ(set->calls->load() - before, 6u * 256u);
+    EXPECT_GT(truncated, 65536) << "the control: operands are more than a float's upper half";
+  }
+}
+
 TEST(Rows, ACallersFlushToZeroDoesNotMatter) {
   for (const KernelSet* set : sets()) {
     const auto x = draw(600, Values::kTiny, 4);
