@@ -207,13 +207,37 @@ struct NextPanels {
   }
 };
 
-// Chains of two tiles of rows by two panels from 0, left in tiles 0, 1 (the first 16 rows), 2, 3. The rows of x come by
-// way of the second-level cache, so that the panels, which every block reads, stay in the first. Between leaves the
-// vector units finish rows of the block before: its tiles have long reached memory by then, and the products wait for
-// nobody.
+// What the vector units do while the tiles multiply: a few rows of the block before, a few lines of what comes.
 template <class FinishRow>
-EADEM_INLINE void square_chains(const TileOperands& at, const FinishRow& finish, WaitingBlock& before, int rows_a_leaf,
-                                NextPanels& coming, size_t lines_a_leaf, int panel, int& y_row, int y_end) {
+struct Beside {
+  FinishRow finish;
+  int rows_a_leaf;
+  size_t lines_a_leaf;
+  WaitingBlock before = {};
+  NextPanels coming = {};
+  int panel = 0, y_row = 0, y_end = 0;  // outputs of the block under way, whose lines are not asked for yet
+
+  EADEM_LANE void after_leaf() {
+    finish_rows(finish, before, rows_a_leaf);
+    coming.prefetch(lines_a_leaf);
+    for (int r = 0; r < rows_a_leaf && y_row < y_end; ++r, ++y_row) finish.prefetch(y_row, panel);
+  }
+};
+
+EADEM_LANE void store_square(float* to) {
+  constexpr size_t kStride = 2 * kPanel * sizeof(float);
+  float* const lower = to + kTileRows * 2 * kPanel;
+  tile_store<0>(to, kStride);
+  tile_store<1>(to + kPanel, kStride);
+  tile_store<2>(lower, kStride);
+  tile_store<3>(lower + kPanel, kStride);
+}
+
+// Chains of two tiles of rows by two panels from 0, left in tiles 0, 1 (the first 16 rows), 2, 3. The rows of x come by
+// way of the second-level cache, so that the panels, which every block reads, stay in the first. Vectors finish the
+// block before: its sums have long reached memory by then, and the products wait for nobody.
+template <class FinishRow>
+EADEM_INLINE void square_chains(const TileOperands& at, Beside<FinishRow>& beside) {
   const std::byte* const lower = at.x + kTileRows * at.x_stride;
   const std::byte* const right = at.w + at.panel;
   tile_zero<0>();
@@ -229,19 +253,8 @@ EADEM_INLINE void square_chains(const TileOperands& at, const FinishRow& finish,
     tile_load_once<5>(lower + i * kTileRowBytes, at.x_stride);
     tile_bf16_leaf<2, 5, 6>();
     tile_bf16_leaf<3, 5, 7>();
-    finish_rows(finish, before, rows_a_leaf);
-    coming.prefetch(lines_a_leaf);
-    for (int r = 0; r < rows_a_leaf && y_row < y_end; ++r, ++y_row) finish.prefetch(y_row, panel);
+    beside.after_leaf();
   }
-}
-
-EADEM_LANE void store_square(float* to) {
-  constexpr size_t kStride = 2 * kPanel * sizeof(float);
-  float* const lower = to + kTileRows * 2 * kPanel;
-  tile_store<0>(to, kStride);
-  tile_store<1>(to + kPanel, kStride);
-  tile_store<2>(lower, kStride);
-  tile_store<3>(lower + kPanel, kStride);
 }
 
 // Blocks of 32 rows (or all, from 17 on) by two panels. The last block of a tile overlaps the one before it, so that
@@ -254,31 +267,30 @@ EADEM_FN void squares(const LinearCall& call, const LinearTile& tile, const Fini
   TileConfig config;
   for (const int i : {2, 3, 5}) config.rows[i] = static_cast<uint8_t>(size - kTileRows);
   configure_tiles(config);
-  const int leaves = s.k_padded / numerics::kLeaf, rows_a_leaf = (kSquareRows + leaves - 1) / leaves;
+  const int leaves = s.k_padded / numerics::kLeaf, blocks = (rows + size - 1) / size;
   const size_t panel_bytes = operand_panel_bytes(s.k_padded);
+  Beside<FinishRow> beside{finish, (kSquareRows + leaves - 1) / leaves,
+                           static_cast<size_t>(kLeafBytes / 64 + blocks - 1) / blocks};
   float *filling = sums, *finishing = sums + s.shards * kSums;
-  const int blocks = (rows + size - 1) / size;
-  const size_t lines_a_leaf = static_cast<size_t>(kLeafBytes / 64 + blocks - 1) / blocks;
-  WaitingBlock before;
   for (int panel = tile.panel_begin; panel < tile.panel_end; panel += FinishRow::kStep) {
     const int next = panel + FinishRow::kStep < tile.panel_end ? panel + FinishRow::kStep : panel;
-    NextPanels coming{call.weights + static_cast<size_t>(next) * panel_bytes,
-                      call.weights + static_cast<size_t>(finish.second_panel(next)) * panel_bytes, panel_bytes / 64};
+    beside.coming = {call.weights + static_cast<size_t>(next) * panel_bytes,
+                     call.weights + static_cast<size_t>(finish.second_panel(next)) * panel_bytes, panel_bytes / 64};
     for (int row = tile.row_begin; row < tile.row_end; row += size) {
       const int first = row + size <= tile.row_end ? row : tile.row_end - size;
-      int y_row = row;
+      beside.panel = panel, beside.y_row = row, beside.y_end = first + size;
       for (int shard = 0; shard < s.shards; ++shard) {
         TileOperands at = tile_operands(call, first, panel, shard);
         at.panel = static_cast<size_t>(finish.second_panel(panel) - panel) * panel_bytes;
-        square_chains(at, finish, before, rows_a_leaf, coming, lines_a_leaf, panel, y_row, first + size);
+        square_chains(at, beside);
         store_square(filling + shard * kSums);
       }
-      finish_rows(finish, before, kSquareRows);
-      before = {filling, first, panel, row - first, size};
+      finish_rows(beside.finish, beside.before, kSquareRows);
+      beside.before = {filling, first, panel, row - first, size};
       std::swap(filling, finishing);
     }
   }
-  finish_rows(finish, before, kSquareRows);
+  finish_rows(beside.finish, beside.before, kSquareRows);
 }
 
 EADEM_FN void tile_fma32(const LinearCall& call, const LinearTile& tile) {

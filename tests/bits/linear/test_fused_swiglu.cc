@@ -93,6 +93,7 @@ TEST(FusedSwiglu, EveryNumberOfRows) {
   for (const int rows : {95, 96, 97, 130}) {
     expect_equal(make_shape(Numerics::kFma32, 320, 1056, 1, 32, false), rows, kNarrow, draw);
   }
+  expect_equal(make_shape(Numerics::kFma32, 64, 704, 1, 32, false), 545, kNarrow, draw);  // many rows, a long chain
 }
 
 TEST(FusedSwiglu, EveryFamilyAndWidth) {

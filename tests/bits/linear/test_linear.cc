@@ -74,6 +74,8 @@ TEST_P(Linear, BeyondOneBlock) {
   expect_equal(random_layer(broad, 1, kNarrow, true, false, draw), kNarrow, 1, draw);
   const LinearShape square = make_shape(GetParam(), 300, 96, 1, 32, false);
   expect_equal(random_layer(square, 31, kNarrow, true, true, draw), kNarrow, 1, draw);
+  const LinearShape tall = make_shape(GetParam(), 34, 704, 1, 32, false);  // many rows, a long chain
+  expect_equal(random_layer(tall, 530, kNarrow, true, true, draw), kNarrow, 1, draw);
 }
 
 TEST_P(Linear, EveryFamilyDeep) {
