@@ -43,4 +43,3 @@ target_link_libraries(eadem_text_rust INTERFACE pthread ${CMAKE_DL_LIBS} m)
 # The archive's symbols stay inside the program. Those of other archives do not: a sanitizer's malloc must be seen by the
 # shared libraries too, or memory is given back to another allocator than it came from.
 target_link_options(eadem_text_rust INTERFACE -Wl,--exclude-libs,libeadem_text.a)
-add_dependencies(eadem_text_rust eadem_text_cargo)
