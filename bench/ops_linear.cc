@@ -1,5 +1,6 @@
-// Linear layers, one thread: GMAC/s, and the GB/s at which packed weights are read, by set, numerics, layer and rows.
-// It walks over copies of the layer that together are 256 MiB, so that it reads memory and not a cache; ceiling/*
+// Linear layers, one thread: GMAC/s, and the GB/s at which packed weights are read, by set, numerics (and how int8
+// weights are stored), layer and rows. It walks over copies of the layer that together are 256 MiB, so that it reads
+// memory and not a cache; ceiling/*
 // is what to compare with.
 #include <benchmark/benchmark.h>
 
@@ -34,13 +35,28 @@ constexpr Layer kLayers[] = {
     {"qwen3-0.6b/output", 1024, 2048, true},    {"qwen3-0.6b/gate_up", 6144, 1024, false},
     {"qwen3-0.6b/down", 1024, 3072, true},      {"qwen3-0.6b/head", 151936, 1024, false},
 };
-constexpr int kRows[] = {1, 8, 512};
+// What a layer is computed from; "int8" alone: weights that were quantised when they were read.
+struct Weights {
+  const char* name;
+  Numerics numerics;
+  kernels::Int8Weights stored = kernels::Int8Weights::kAny;
+  bool minimum = false;
+};
+
+constexpr Weights kWeights[] = {{"fma32", Numerics::kFma32},
+                                {"mma16", Numerics::kMma16},
+                                {"int8", Numerics::kInt8},
+                                {"int8-q8_0", Numerics::kInt8, kernels::Int8Weights::kHalves},
+                                {"int8-q4_1", Numerics::kInt8, kernels::Int8Weights::kNibbles, true}};
+constexpr int kRows[] = {1, 8, 16, 64, 512};
 constexpr size_t kDecodeBytes = 256u << 20;
 
-LinearShape shape_of(const Layer& layer, Numerics numerics) {
+LinearShape shape_of(const Layer& layer, const Weights& weights) {
   LinearShape s;
-  s.numerics = numerics, s.n = layer.n, s.k = layer.k;
-  s.group = numerics == Numerics::kInt8 ? numerics::quantised_group(layer.k) : 32;
+  s.numerics = weights.numerics, s.n = layer.n, s.k = layer.k;
+  s.stored = weights.stored, s.minimum = weights.minimum;
+  const bool quantised = s.numerics == Numerics::kInt8 && s.stored == kernels::Int8Weights::kAny;
+  s.group = quantised ? numerics::quantised_group(layer.k) : numerics::kStoredGroup;
   s.k_padded = static_cast<int>(numerics::round_up(layer.k, s.group));
   s.shards = layer.row_parallel ? numerics::shard_count(s.k_padded, s.group) : 1;
   return s;
@@ -68,12 +84,15 @@ void pack_random(const KernelSet& set, const LinearShape& s, std::byte* weights)
     }
     for (int g = 0; g < s.groups(); ++g)
       scale[g] = numerics::int8_quantise(row + g * s.group, s.group, q.data() + g * s.group);
-    set.pack_int8(s, n, q.data(), scale.data(), nullptr, weights);
+    if (s.stored == kernels::Int8Weights::kNibbles) {
+      for (int8_t& x : q) x = static_cast<int8_t>(x & 15);
+    }
+    set.pack_int8(s, n, q.data(), scale.data(), s.minimum ? scale.data() : nullptr, weights);
   }
 }
 
-void linear(benchmark::State& state, const KernelSet& set, const Layer& layer, Numerics numerics, int rows) {
-  const LinearShape s = shape_of(layer, numerics);
+void linear(benchmark::State& state, const KernelSet& set, const Layer& layer, const Weights& stored, int rows) {
+  const LinearShape s = shape_of(layer, stored);
   const size_t bytes = (set.linear_bytes(s) + 63) / 64 * 64;
   const size_t copies = (kDecodeBytes + bytes - 1) / bytes;
   auto allocated = Buffer::allocate(bytes * copies, "the weights");
@@ -115,13 +134,13 @@ void linear(benchmark::State& state, const KernelSet& set, const Layer& layer, N
 const bool registered = [] {
   for (const KernelSet* set : kernels::all_kernel_sets()) {
     if (!set->supported() || set->name == "reference") continue;
-    for (const Numerics numerics : numerics::kAllNumerics) {
+    for (const Weights& weights : kWeights) {
       for (const Layer& layer : kLayers) {
         for (const int rows : kRows) {
-          const std::string name = "linear/" + std::string(set->name) + "/" +
-                                   std::string(numerics::short_name(numerics)) + "/" + layer.name +
+          const std::string name = "linear/" + std::string(set->name) + "/" + weights.name + "/" + layer.name +
                                    "/rows:" + std::to_string(rows);
-          benchmark::RegisterBenchmark(name.c_str(), linear, std::cref(*set), std::cref(layer), numerics, rows)
+          benchmark::RegisterBenchmark(name.c_str(), linear, std::cref(*set), std::cref(layer), std::cref(weights),
+                                       rows)
               ->Unit(benchmark::kMicrosecond);
         }
       }

@@ -178,6 +178,28 @@ kernels::LinearCall Linear::call(const uint16_t* x, float* y, int64_t y_stride, 
   return call;
 }
 
+// Under int8, call.x becomes the quantised rows; they stay until the calling thread's next call.
+void Linear::quantise(ThreadPool& pool, int rows, kernels::LinearCall& call) const {
+  if (shape_.numerics != Numerics::kInt8) return;
+  const uint16_t* const x = call.x.operands;
+  // Kept by the calling thread from step to step: a step allocates nothing once they have grown.
+  static thread_local std::vector<int8_t> q;
+  static thread_local std::vector<float> scale;
+  static thread_local std::vector<int32_t> sum;
+  const size_t wanted = static_cast<size_t>(rows) * shape_.k_padded,
+               groups = static_cast<size_t>(rows) * shape_.groups();
+  if (q.size() < wanted) q.resize(wanted);
+  if (scale.size() < groups) scale.resize(groups), sum.resize(groups);
+  call.x = {x, q.data(), scale.data(), sum.data()};
+  auto* const q_rows = q.data();
+  auto* const scale_rows = scale.data();
+  auto* const sum_rows = sum.data();
+  for_rows(pool, rows, shape_.k_padded, [&](int row) {
+    const int64_t at = int64_t{row} * shape_.k_padded, group = int64_t{row} * shape_.groups();
+    set_->quantise(x + at, shape_.k_padded, shape_.group, q_rows + at, scale_rows + group, sum_rows + group);
+  });
+}
+
 void Linear::run(ThreadPool& pool, const uint16_t* x, int rows, float* y, int64_t y_stride, bool add_to_y) const {
   run(pool, plan::plan_linear(shape_, rows, pool.threads()), x, rows, y, y_stride, add_to_y);
 }
@@ -186,24 +208,7 @@ void Linear::run(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t*
                  int64_t y_stride, bool add_to_y) const {
   EADEM_CHECK(rows >= 1 && y_stride >= shape_.n);
   kernels::LinearCall call = this->call(x, y, y_stride, add_to_y);
-  // Kept by the calling thread from step to step: a step allocates nothing once they have grown.
-  static thread_local std::vector<int8_t> q;
-  static thread_local std::vector<float> scale;
-  static thread_local std::vector<int32_t> sum;
-  if (shape_.numerics == Numerics::kInt8) {
-    const size_t wanted = static_cast<size_t>(rows) * shape_.k_padded,
-                 groups = static_cast<size_t>(rows) * shape_.groups();
-    if (q.size() < wanted) q.resize(wanted);
-    if (scale.size() < groups) scale.resize(groups), sum.resize(groups);
-    call.x = {x, q.data(), scale.data(), sum.data()};
-    auto* const q_rows = q.data();
-    auto* const scale_rows = scale.data();
-    auto* const sum_rows = sum.data();
-    for_rows(pool, rows, shape_.k_padded, [&](int row) {
-      const int64_t at = int64_t{row} * shape_.k_padded, group = int64_t{row} * shape_.groups();
-      set_->quantise(x + at, shape_.k_padded, shape_.group, q_rows + at, scale_rows + group, sum_rows + group);
-    });
-  }
+  quantise(pool, rows, call);
   const auto tile = [&](int index, int) { set_->linear(call, plan::tile_at(shape_, rows, plan, index)); };
   pool.run(plan::tile_count(shape_, rows, plan), std::cref(tile));
 }
@@ -223,7 +228,8 @@ void Linear::run_swiglu(ThreadPool& pool, const plan::LinearPlan& plan, const ui
                         const kernels::SwigluCall& swiglu) const {
   const int last = rows % plan.rows;  // the shortest tile
   EADEM_CHECK(fuses_swiglu(last > 0 ? last : plan.rows));
-  const kernels::LinearCall call = this->call(x, nullptr, 0, false);
+  kernels::LinearCall call = this->call(x, nullptr, 0, false);
+  quantise(pool, rows, call);
   LinearShape gates = shape_;
   gates.n /= 2;
   const auto tile = [&](int index, int) { set_->linear_swiglu(call, swiglu, plan::tile_at(gates, rows, plan, index)); };

@@ -57,6 +57,7 @@ class Linear {
   static Result<Linear> pack_parts(const kernels::KernelSet& set, const kernels::LinearShape& shape,
                                    std::span<const WeightPart> parts, ThreadPool& pool);
   Result<void> pack_weights(std::span<const WeightPart> parts, ThreadPool& pool);
+  void quantise(ThreadPool& pool, int rows, kernels::LinearCall& call) const;
   Result<void> read_bias(std::span<const WeightPart> parts);
 
   const kernels::KernelSet* set_ = nullptr;

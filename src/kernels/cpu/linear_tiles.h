@@ -310,11 +310,13 @@ EADEM_FN void tile_fma32(const LinearCall& call, const LinearTile& tile) {
 
 // Operands of SwiGLU are padded to a leaf; here nobody writes padding.
 EADEM_FN bool tile_fuses_swiglu(const LinearShape& s, int rows) {
-  return s.numerics == Numerics::kFma32 && rows > kTileRows && s.shards == 1 && s.n % (2 * numerics::kLeaf) == 0;
+  const bool squares_take = s.numerics == Numerics::kFma32 && rows > kTileRows;
+  return (squares_take || tiles_fuse_swiglu(s, rows)) && s.shards == 1 && s.n % (2 * numerics::kLeaf) == 0;
 }
 
 EADEM_FN void tile_linear_swiglu(const LinearCall& call, const SwigluCall& swiglu, const LinearTile& tile) {
   count_call();
+  if (call.shape->numerics == Numerics::kInt8) return tile_int8_swiglu(call, swiglu, tile);
   alignas(64) float sums[2 * kSums];
   squares(call, tile, SwigluRow(swiglu, call.shape->n / 2 / kPanel), sums);
 }

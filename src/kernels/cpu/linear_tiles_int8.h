@@ -1,10 +1,13 @@
 // int8 linear layers by AMX tiles, over the panels of cpu/linear_int8.h. A tile of 16 rows takes a scale group of one
 // panel at a time: the products are exact int32 sums in a tile, which AVX-512 scales and adds to the float32 chains of
-// the 16 rows while the tiles are some groups ahead. Nibbles are expanded a group at a time on the way.
+// the 16 rows while the tiles are some groups ahead, from the first panel of a call to its last. Where more than one
+// tile of rows follows, nibbles are expanded to bytes once for all of them; otherwise a group at a time on the way.
 #pragma once
 
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/operand_writer.h"
 #include "kernels/cpu/tiles.h"
+#include "numerics/layer.h"
 
 namespace eadem::kernels::cpu {
 namespace {
@@ -18,8 +21,10 @@ static_assert((kGroupsAhead & (kGroupsAhead + 1)) == 0);
 inline constexpr int kTileInt8Groups = 512;
 // Bytes by which a stream of weights is asked for ahead of its use.
 inline constexpr size_t kGroupBytesAhead = 4096;
-// Panels that stay in the second-level cache while the rows of a call pass.
-inline constexpr size_t kPanelBytesInCache = 256 * 1024;
+// Panels that stay in the second-level cache while the rows of a call pass: at least one of any K that tiles take.
+inline constexpr size_t kPanelBytesInCache = kTileInt8Groups * (numerics::kStoredGroup + 2 * sizeof(uint16_t)) * kPanel;
+// Outputs of gates, and of their ups, that meet in the scratch.
+inline constexpr int kGatePanels = 16;
 
 struct TileInt8 {
   alignas(64) float scale[kTileInt8Groups * kTileRows];  // [group][row], zeros past the tile's rows
@@ -27,12 +32,14 @@ struct TileInt8 {
   alignas(64) int32_t dots[kGroupsAhead + 1][kTileRows * kPanel];
   alignas(64) std::byte expanded[kGroupsAhead + 1][numerics::kStoredGroup * kPanel];
   alignas(64) float sums[numerics::kMaxShards * kTileRows * kPanel];
+  alignas(64) float gate_up[kTileRows * 2 * kGatePanels * kPanel];
+  alignas(64) std::byte panels[kPanelBytesInCache];  // nibbles as bytes, with their scales
 };
 
-// Tile 0: sums; 4, 5: x; 6, 7: weights.
+// Tiles 0, 1: sums; 4, 5: x; 6, 7: weights.
 EADEM_FN TileConfig int8_tiles(int rows, int group) {
   TileConfig config;
-  for (const int tile : {0, 4, 5}) config.rows[tile] = static_cast<uint8_t>(rows);
+  for (const int tile : {0, 1, 4, 5}) config.rows[tile] = static_cast<uint8_t>(rows);
   if (group == numerics::kStoredGroup) {
     config.row_bytes[4] = numerics::kStoredGroup;
     config.rows[6] = numerics::kStoredGroup / 4;
@@ -41,29 +48,27 @@ EADEM_FN TileConfig int8_tiles(int rows, int group) {
 }
 
 // A group's nibbles as the quads of a tile.
-EADEM_LANE void expand_nibbles(const std::byte* from, int zero, std::byte* to) {
+EADEM_LANE void expand_nibble_quads(const std::byte* from, int zero, std::byte* to) {
   const __m512i low = _mm512_set1_epi8(15), offset = _mm512_set1_epi8(static_cast<char>(zero));
 #pragma GCC unroll 4
   for (size_t i = 0; i < 4; ++i) {
     const __m512i line = _mm512_loadu_si512(from + i * kQuadBytes);
     const __m512i first = _mm512_and_si512(line, low), second = _mm512_and_si512(_mm512_srli_epi16(line, 4), low);
-    _mm512_store_si512(to + 2 * i * kQuadBytes, _mm512_sub_epi8(first, offset));
-    _mm512_store_si512(to + (2 * i + 1) * kQuadBytes, _mm512_sub_epi8(second, offset));
+    _mm512_storeu_si512(to + 2 * i * kQuadBytes, _mm512_sub_epi8(first, offset));
+    _mm512_storeu_si512(to + (2 * i + 1) * kQuadBytes, _mm512_sub_epi8(second, offset));
   }
 }
 
-// The dot products of one group: x at the first row's elements of it, stride bytes from row to row.
-template <int kGroup, bool kNibbles>
-EADEM_INLINE void int8_group_dots(TileInt8& scratch, int slot, const int8_t* x, size_t stride, const std::byte* w,
-                                  int zero) {
-  tile_zero<0>();
+// The dot products of one group, left in tile kSum: x at the first row's elements of it, stride bytes from row to row.
+template <int kSum, int kGroup, bool kNibbles>
+EADEM_INLINE void int8_group_dots(std::byte* expanded, const int8_t* x, size_t stride, const std::byte* w, int zero) {
+  tile_zero<kSum>();
   if constexpr (kNibbles) {
-    expand_nibbles(w, zero, scratch.expanded[slot]);
-    w = scratch.expanded[slot];
+    expand_nibble_quads(w, zero, expanded);
+    w = expanded;
   }
-  tile_load<4>(x, stride), tile_load<6>(w), tile_int8<0, 4, 6>();
-  if constexpr (kGroup == 2 * 64) tile_load<5>(x + 64, stride), tile_load<7>(w + kTileBytes), tile_int8<0, 5, 7>();
-  tile_store<0>(scratch.dots[slot]);
+  tile_load<4>(x, stride), tile_load<6>(w), tile_int8<kSum, 4, 6>();
+  if constexpr (kGroup == 2 * 64) tile_load<5>(x + 64, stride), tile_load<7>(w + kTileBytes), tile_int8<kSum, 5, 7>();
 }
 
 // acc = fma(dot, scales, acc) for the rows of one group (and for its minimum).
@@ -83,34 +88,6 @@ EADEM_INLINE void int8_group_scale(const LinearShape& s, const TileInt8& scratch
   for (int r = 0; r < kTileRows; ++r) acc[r] = fma(Vec(sum[r]), mul(Vec(scale[r]), minimum), acc[r]);
 }
 
-// The chains of 16 rows and one panel over groups [begin, end), from 0, stored to sums [16 rows][16]. Not inlined, so
-// that the compiler has all registers for it.
-template <int kGroup, bool kNibbles>
-[[gnu::noinline]] static void int8_tile_chains(const LinearShape& s, TileInt8& scratch, const int8_t* x,
-                                               const std::byte* panel, int begin, int end, float* sums) {
-  const size_t stride = static_cast<size_t>(s.k_padded), bytes = int8_group_bytes(s), quads = int8_quads_bytes(s);
-  const int zero = nibble_zero(s);
-  const std::byte* next = panel + static_cast<size_t>(begin) * bytes;
-  const std::byte* side = next + quads;
-  x += begin * kGroup;
-  Vec acc[kTileRows];
-#pragma GCC unroll 16
-  for (int r = 0; r < kTileRows; ++r) acc[r] = Vec(0.0f);
-  for (int g = begin; g < end + kGroupsAhead; ++g) {
-    if (g < end) {
-#pragma GCC unroll 4
-      for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(next + kGroupBytesAhead + line);
-      int8_group_dots<kGroup, kNibbles>(scratch, g & kGroupsAhead, x, stride, next, zero);
-      next += bytes, x += kGroup;
-    }
-    if (g < begin + kGroupsAhead) continue;
-    int8_group_scale(s, scratch, (g - kGroupsAhead) & kGroupsAhead, g - kGroupsAhead, side, acc);
-    side += bytes;
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < kTileRows; ++r) acc[r].store(sums + r * kPanel);
-}
-
 // Scales and sums of `rows` rows from `row`, transposed.
 EADEM_FN void gather_scales(const LinearCall& call, int row, int rows, TileInt8& scratch) {
   const int groups = call.shape->groups();
@@ -118,57 +95,233 @@ EADEM_FN void gather_scales(const LinearCall& call, int row, int rows, TileInt8&
     const int64_t from = static_cast<int64_t>(row + (r < rows ? r : 0)) * groups;
     for (int g = 0; g < groups; ++g) {
       scratch.scale[g * kTileRows + r] = r < rows ? call.x.scale[from + g] : 0.0f;
+    }
+    for (int g = 0; call.shape->minimum && g < groups; ++g) {
       scratch.sum[g * kTileRows + r] = r < rows ? static_cast<float>(call.x.sum[from + g]) : 0.0f;
     }
   }
 }
 
+[[gnu::noinline]] static void int8_finish_panel(const LinearCall& call, const float* sums, int row, int rows,
+                                                int panel) {
+  for (int r = 0; r < rows; ++r) store_outputs(call, row + r, panel, sums + r * kPanel, kTileRows * kPanel);
+}
+
+// The groups of all panels, which lie behind each other, for one tile of rows: the tiles are ahead of AVX-512 from the
+// first panel's first group to the last panel's last, whatever chains begin and end on the way.
 template <int kGroup, bool kNibbles>
-EADEM_FN void int8_tile_panels(const LinearCall& call, TileInt8& scratch, int row, int rows, int begin, int end) {
-  const LinearShape& s = *call.shape;
-  const int shard_groups = s.groups() / s.shards;
-  const int8_t* x = call.x.q + static_cast<int64_t>(row) * s.k_padded;
-  for (int panel = begin; panel < end; ++panel) {
-    const std::byte* w = call.weights + static_cast<size_t>(panel) * int8_panel_bytes(s);
-    for (int shard = 0; shard < s.shards; ++shard) {
-      int8_tile_chains<kGroup, kNibbles>(s, scratch, x, w, shard * shard_groups, (shard + 1) * shard_groups,
-                                         scratch.sums + shard * kTileRows * kPanel);
+class Int8Panels {
+ public:
+  EADEM_LANE Int8Panels(const LinearCall& call, TileInt8& scratch, const std::byte* weights, int row, int rows,
+                        int begin, int end)
+      : call_(call),
+        scratch_(scratch),
+        shape_(*call.shape),
+        bytes_(int8_group_bytes(shape_)),
+        row_(row),
+        rows_(rows),
+        groups_(shape_.groups()),
+        shard_groups_(groups_ / shape_.shards),
+        total_((end - begin) * groups_),
+        zero_(nibble_zero(shape_)),
+        x_(call.x.q + static_cast<int64_t>(row) * shape_.k_padded),
+        next_(weights),
+        side_(next_ + int8_quads_bytes(shape_)),
+        panel_(begin),
+        left_(shard_groups_),
+        sums_(scratch.sums) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kTileRows; ++r) acc_[r] = Vec(0.0f);
+  }
+
+  // Not inlined, so that the compiler has all registers for it. cold: the weights are not in a cache yet.
+  template <bool kCold>
+  [[gnu::noinline]] static void run(const LinearCall& call, TileInt8& scratch, const std::byte* weights, int row,
+                                    int rows, int begin, int end) {
+    Int8Panels panels(call, scratch, weights, row, rows, begin, end);
+    for (int i = 0; i < panels.total_ + kGroupsAhead; i += 2) {
+      panels.template step<0, kCold>(i);
+      panels.template step<1, kCold>(i + 1);
     }
-    for (int r = 0; r < rows; ++r) {
-      store_outputs(call, row + r, panel, scratch.sums + r * kPanel, kTileRows * kPanel);
+  }
+
+ private:
+  // Multiplies group i, stores the dots of i - 1 (a store right behind its product would wait for it), and scales those
+  // of i - kGroupsAhead. kTile: i % 2.
+  template <int kTile, bool kCold>
+  EADEM_LANE void step(int i) {
+    if (i < total_) {
+      if constexpr (kCold) {
+#pragma GCC unroll 4
+        for (size_t line = 0; line < bytes_; line += 64) __builtin_prefetch(next_ + kGroupBytesAhead + line);
+      }
+      int8_group_dots<kTile, kGroup, kNibbles>(scratch_.expanded[i & kGroupsAhead], x_ + group_ * kGroup,
+                                               static_cast<size_t>(shape_.k_padded), next_, zero_);
+      next_ += bytes_;
+      if (++group_ == groups_) group_ = 0;
     }
+    if (i > 0 && i <= total_) tile_store<1 - kTile>(scratch_.dots[(i - 1) & kGroupsAhead]);
+    if (i < kGroupsAhead || i >= total_ + kGroupsAhead) return;
+    int8_group_scale(shape_, scratch_, (i - kGroupsAhead) & kGroupsAhead, scaled_, side_, acc_);
+    side_ += bytes_, ++scaled_;
+    if (--left_ == 0) end_chains();
+  }
+
+  EADEM_LANE void end_chains() {
+#pragma GCC unroll 16
+    for (int r = 0; r < kTileRows; ++r) acc_[r].store(sums_ + r * kPanel);
+    sums_ += kTileRows * kPanel, left_ = shard_groups_;
+    if (scaled_ == groups_) {
+      int8_finish_panel(call_, scratch_.sums, row_, rows_, panel_++);
+      sums_ = scratch_.sums, scaled_ = 0;
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kTileRows; ++r) acc_[r] = Vec(0.0f);
+  }
+
+  const LinearCall& call_;
+  TileInt8& scratch_;
+  const LinearShape shape_;
+  const size_t bytes_;
+  const int row_, rows_, groups_, shard_groups_, total_, zero_;
+  const int8_t* const x_;
+  const std::byte *next_, *side_;  // the group that is multiplied next; the scales of the one that is scaled next
+  int group_ = 0, scaled_ = 0;     // their numbers
+  int panel_, left_;               // the panel whose chains grow, and the groups that are left of them
+  float* sums_;
+  Vec acc_[kTileRows];
+};
+
+template <int kGroup, bool kNibbles>
+EADEM_FN void int8_tile_panels(const LinearCall& call, TileInt8& scratch, const std::byte* weights, int row, int rows,
+                               int begin, int end, bool cold) {
+  if (cold) {
+    Int8Panels<kGroup, kNibbles>::template run<true>(call, scratch, weights, row, rows, begin, end);
+  } else {
+    Int8Panels<kGroup, kNibbles>::template run<false>(call, scratch, weights, row, rows, begin, end);
   }
 }
 
-EADEM_FN void int8_tile_rows(const LinearCall& call, TileInt8& scratch, int row, int rows, int begin, int end) {
-  gather_scales(call, row, rows, scratch);
+// One tile of rows by panels [begin, end), whose weights begin at `weights`.
+EADEM_FN void int8_tile_rows(const LinearCall& call, TileInt8& scratch, const std::byte* weights, int row, int rows,
+                             int begin, int end, bool cold) {
   if (call.shape->group != numerics::kStoredGroup) {
-    int8_tile_panels<numerics::kQuantisedGroup, false>(call, scratch, row, rows, begin, end);
+    int8_tile_panels<numerics::kQuantisedGroup, false>(call, scratch, weights, row, rows, begin, end, cold);
   } else if (has_nibbles(*call.shape)) {
-    int8_tile_panels<numerics::kStoredGroup, true>(call, scratch, row, rows, begin, end);
+    int8_tile_panels<numerics::kStoredGroup, true>(call, scratch, weights, row, rows, begin, end, cold);
   } else {
-    int8_tile_panels<numerics::kStoredGroup, false>(call, scratch, row, rows, begin, end);
+    int8_tile_panels<numerics::kStoredGroup, false>(call, scratch, weights, row, rows, begin, end, cold);
   }
 }
+
+// Panels of nibbles as those of bytes with float16 scales.
+EADEM_FN void expand_panels(const LinearShape& s, const std::byte* from, int panels, std::byte* to) {
+  const size_t quads = int8_quads_bytes(s), bytes = int8_group_bytes(s), sides = bytes - quads;
+  for (int g = 0; g < panels * s.groups(); ++g, from += bytes, to += 2 * quads + sides) {
+#pragma GCC unroll 4
+    for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(from + kGroupBytesAhead + line);
+    expand_nibble_quads(from, nibble_zero(s), to);
+    memcpy(to + 2 * quads, from + quads, sides);
+  }
+}
+
+// How the rows of a call meet its panels: those of nibbles as bytes, where that is worth it.
+struct Int8View {
+  LinearShape shape;
+  bool expanded;
+
+  EADEM_LANE Int8View(const LinearShape& s, int rows)
+      : shape(s), expanded(has_nibbles(s) && s.group == numerics::kStoredGroup && rows > kTileRows) {
+    if (expanded) shape.stored = Int8Weights::kHalves;
+  }
+  // Panels that are taken together.
+  EADEM_LANE int panels() const {
+    const size_t panels = kPanelBytesInCache / int8_panel_bytes(shape);
+    return panels < 1 ? 1 : static_cast<int>(panels);
+  }
+  EADEM_LANE const std::byte* weights(const LinearCall& call, int panel, int count, std::byte* room) const {
+    const std::byte* const stored = call.weights + static_cast<size_t>(panel) * int8_panel_bytes(*call.shape);
+    if (!expanded) return stored;
+    expand_panels(*call.shape, stored, count, room);
+    return room;
+  }
+};
 
 EADEM_FN bool tiles_take(const LinearShape& s, int rows) {
   return rows >= kTileInt8Rows && s.groups() <= kTileInt8Groups;
 }
 
+// Calls take(row, rows) for the tiles of rows of a call, with the tiles configured for them and their scales in place.
+template <class Take>
+EADEM_FN void int8_row_tiles(const LinearCall& call, const LinearTile& tile, TileInt8& scratch, const Take& take) {
+  int configured = 0;
+  for (int row = tile.row_begin; row < tile.row_end; row += kTileRows) {
+    const int rows = tile.row_end - row < kTileRows ? tile.row_end - row : kTileRows;
+    if (rows != configured) {
+      configure_tiles(int8_tiles(rows, call.shape->group));
+      memset(scratch.dots, 0, sizeof scratch.dots);  // rows past the tile's are scaled with the others, as zeros
+      configured = rows;
+    }
+    gather_scales(call, row, rows, scratch);
+    take(row, rows);
+  }
+}
+
 EADEM_FN void tile_int8_linear(const LinearCall& call, const LinearTile& tile) {
-  const LinearShape& s = *call.shape;
+  const Int8View view(*call.shape, tile.row_end - tile.row_begin);
+  LinearCall part = call;
+  part.shape = &view.shape;
   TileInt8 scratch;
-  const int group = static_cast<int>(kPanelBytesInCache / int8_panel_bytes(s)) + 1;
+  const int group = view.panels();
   for (int begin = tile.panel_begin; begin < tile.panel_end; begin += group) {
     const int end = begin + group < tile.panel_end ? begin + group : tile.panel_end;
-    int configured = 0;
-    for (int row = tile.row_begin; row < tile.row_end; row += kTileRows) {
-      const int rows = tile.row_end - row < kTileRows ? tile.row_end - row : kTileRows;
-      if (rows != configured) configure_tiles(int8_tiles(rows, s.group));
-      configured = rows;
-      memset(scratch.dots, 0, sizeof scratch.dots);
-      int8_tile_rows(call, scratch, row, rows, begin, end);
+    const std::byte* const weights = view.weights(call, begin, end - begin, scratch.panels);
+    int8_row_tiles(part, tile, scratch, [&](int row, int rows) {
+      int8_tile_rows(part, scratch, weights, row, rows, begin, end, row == tile.row_begin && !view.expanded);
+    });
+  }
+}
+
+EADEM_FN bool tiles_fuse_swiglu(const LinearShape& s, int rows) {
+  return s.numerics == Numerics::kInt8 && tiles_take(s, rows) && 2 * s.groups() <= kTileInt8Groups;
+}
+
+// gate_up: [rows][2][kGatePanels * 16], of which the first `panels` are used.
+EADEM_FN void finish_swiglu(const float* gate_up, const SwigluCall& swiglu, int row, int rows, int panel, int panels) {
+  constexpr int kHalf = kGatePanels * kPanel;
+  for (int r = 0; r < rows; ++r, gate_up += 2 * kHalf) {
+    uint16_t* const y = swiglu.y + (row + r) * swiglu.y_stride + panel * kPanel;
+    OperandWriter writer;
+    for (int i = 0; i < panels * kPanel; i += kPanel) {
+      writer.put(y + i, numerics::swiglu32(Vec::load(gate_up + i), Vec::load(gate_up + kHalf + i)));
     }
+    // Other tiles have the same row.
+    if (!writer.good()) __atomic_store_n(swiglu.bad + row + r, true, __ATOMIC_RELAXED);
+  }
+}
+
+// Gates and ups of a tile of rows meet in the scratch, so that neither goes to memory as float32.
+EADEM_FN void tile_int8_swiglu(const LinearCall& call, const SwigluCall& swiglu, const LinearTile& tile) {
+  const Int8View view(*call.shape, tile.row_end - tile.row_begin);
+  const int gates = call.shape->n / 2 / kPanel;
+  TileInt8 scratch;
+  LinearCall part = call;
+  part.shape = &view.shape;
+  const int half = view.panels() / 2, group = half < 1 ? 1 : half < kGatePanels ? half : kGatePanels;
+  for (int begin = tile.panel_begin; begin < tile.panel_end; begin += group) {
+    const int count = tile.panel_end - begin < group ? tile.panel_end - begin : group;
+    const std::byte* const gate = view.weights(call, begin, count, scratch.panels);
+    const std::byte* const up = view.weights(
+        call, gates + begin, count, scratch.panels + static_cast<size_t>(count) * int8_panel_bytes(view.shape));
+    int8_row_tiles(call, tile, scratch, [&](int row, int rows) {
+      const bool cold = row == tile.row_begin && !view.expanded;
+      part.x.q = call.x.q + static_cast<int64_t>(row) * call.shape->k_padded;
+      part.y = scratch.gate_up, part.y_stride = 2 * kGatePanels * kPanel;
+      int8_tile_rows(part, scratch, gate, 0, rows, 0, count, cold);
+      part.y = scratch.gate_up + kGatePanels * kPanel;
+      int8_tile_rows(part, scratch, up, 0, rows, 0, count, cold);
+      finish_swiglu(scratch.gate_up, swiglu, row, rows, begin, count);
+    });
   }
 }
 

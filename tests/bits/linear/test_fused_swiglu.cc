@@ -106,6 +106,21 @@ TEST(FusedSwiglu, EveryFamilyAndWidth) {
   }
 }
 
+// int8 in each form in which a file's weights are stored.
+TEST(FusedSwiglu, EveryStorage) {
+  Draw draw(35);
+  for (const Int8Weights stored : {Int8Weights::kAny, Int8Weights::kHalves, Int8Weights::kNibbles}) {
+    for (const bool minimum : {false, true}) {
+      for (const int rows : {9, 12, 16, 17, 18, 31, 33, 64, 100, 300}) {
+        LinearShape shape =
+            make_shape(Numerics::kInt8, 64 * (1 + draw.below(6)), 32 * (1 + draw.below(12)), 1, 32, minimum);
+        shape.stored = stored;
+        expect_equal(shape, rows, kNarrow, draw);
+      }
+    }
+  }
+}
+
 // Infinities of both signs meet in a row's sums: that row alone is reported.
 TEST(FusedSwiglu, ReportsTheRowsThatAreNotNumbers) {
   Draw draw(33);

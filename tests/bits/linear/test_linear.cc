@@ -140,7 +140,7 @@ TEST(StoredInt8, GivesTheSameBits) {
   Draw draw(13);
   for (const Int8Weights stored : {Int8Weights::kHalves, Int8Weights::kNibbles}) {
     for (const bool minimum : {false, true}) {
-      for (const int rows : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 70}) {
+      for (const int rows : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 48, 64, 70, 300}) {
         LinearShape shape = make_shape(Numerics::kInt8, 1 + draw.below(80), 32 * (1 + draw.below(40)), 8, 32, minimum);
         LinearShape plain = shape;
         shape.stored = stored;
