@@ -48,31 +48,34 @@ EADEM_FN TileOperands tile_operands(const LinearCall& call, int row, int panel, 
 // Bytes by which each stream of weights is asked for ahead of its use.
 inline constexpr size_t kStreamAhead = 4096;
 
-EADEM_LANE void prefetch_leaf(const std::byte* w) {
+EADEM_LANE void prefetch_leaf(const std::byte* ahead) {
 #pragma GCC unroll 16
-  for (size_t i = 0; i < kLeafBytes; i += 64) __builtin_prefetch(w + kStreamAhead + i);
+  for (size_t i = 0; i < kLeafBytes; i += 64) __builtin_prefetch(ahead + i);
 }
 
-// Chains of up to 16 rows over kPanels panels from 0, stored to sums [rows][kPanels * 16]. Tiles 0 ... 3: sums; 4: x;
-// 5, 6, 7: weights.
+// Chains of up to 16 rows over kPanels panels from 0, stored to sums [rows][kPanels * 16]. left: leaves to the panels'
+// end, from where each stream goes on kPanels panels later. Tiles 0 ... 3: sums; 4: x; 5, 6, 7: weights.
 template <int kPanels>
-EADEM_INLINE void stream_chains(const TileOperands& at, float* sums) {
-  const std::byte *x = at.x, *w = at.w;
+EADEM_INLINE void stream_chains(const TileOperands& at, int left, float* sums) {
+  const std::byte *x = at.x, *w = at.w, *ahead = at.w + kStreamAhead;
+  left -= static_cast<int>(kStreamAhead / kLeafBytes);
   tile_zero<0>();
   if constexpr (kPanels > 1) tile_zero<1>();
   if constexpr (kPanels > 2) tile_zero<2>(), tile_zero<3>();
-  for (int i = 0; i < at.leaves; ++i, x += kTileRowBytes, w += kLeafBytes) {
+  if (left < 0) ahead += (kPanels - 1) * at.panel;
+  for (int i = 0; i < at.leaves; ++i, x += kTileRowBytes, w += kLeafBytes, ahead += kLeafBytes) {
+    if (i == left) ahead += (kPanels - 1) * at.panel;
     tile_load<4>(x, at.x_stride);
-    prefetch_leaf(w);
+    prefetch_leaf(ahead);
     tile_load<5>(w), tile_bf16_leaf<0, 4, 5>();
     if constexpr (kPanels > 1) {
-      prefetch_leaf(w + at.panel);
+      prefetch_leaf(ahead + at.panel);
       tile_load<6>(w + at.panel), tile_bf16_leaf<1, 4, 6>();
     }
     if constexpr (kPanels > 2) {
-      prefetch_leaf(w + 2 * at.panel);
+      prefetch_leaf(ahead + 2 * at.panel);
       tile_load<7>(w + 2 * at.panel), tile_bf16_leaf<2, 4, 7>();
-      prefetch_leaf(w + 3 * at.panel);
+      prefetch_leaf(ahead + 3 * at.panel);
       tile_load<5>(w + 3 * at.panel), tile_bf16_leaf<3, 4, 5>();
     }
   }
@@ -84,8 +87,10 @@ EADEM_INLINE void stream_chains(const TileOperands& at, float* sums) {
 
 template <int kPanels>
 EADEM_FN void stream_panels(const LinearCall& call, const LinearTile& tile, int panel, float* sums) {
-  for (int shard = 0; shard < call.shape->shards; ++shard) {
-    stream_chains<kPanels>(tile_operands(call, tile.row_begin, panel, shard), sums + shard * kSums);
+  const int leaves = call.shape->k_padded / numerics::kLeaf, shards = call.shape->shards;
+  for (int shard = 0; shard < shards; ++shard) {
+    stream_chains<kPanels>(tile_operands(call, tile.row_begin, panel, shard), leaves - shard * leaves / shards,
+                           sums + shard * kSums);
   }
   for (int r = 0; r < tile.row_end - tile.row_begin; ++r) {
     for (int p = 0; p < kPanels; ++p) {
