@@ -132,7 +132,9 @@ TEST_F(Receipts, StepHashesAreAFunctionOfTheRequest) {
   const auto answers = run(preempted, many(true));
   for (size_t i = 0; i < answers.size(); ++i) {
     EXPECT_EQ(answers[i].steps_digest, expected[i]);
-    if (answers[i].tokens.size() > 8) EXPECT_GE(answers[i].preemptions, 2) << i;
+    if (answers[i].tokens.size() > 8) {
+      EXPECT_GE(answers[i].preemptions, 2) << i;
+    }
   }
   Engine guessing = open({.speculation = "ngram"});
   EXPECT_EQ(digests(guessing), expected);

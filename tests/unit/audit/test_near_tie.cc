@@ -143,7 +143,9 @@ TEST(NearTie, APlantedOneIsFoundAndClearMarginsAreNot) {
   for (const NearTiePrompt& prompt : before.prompts) {
     for (const NearTiePosition& position : prompt.positions) {
       ++count[static_cast<size_t>(position.token)];
-      if (position.margin > kClear) EXPECT_FALSE(position.at_risk()) << prompt.id << " " << position.margin;
+      if (position.margin > kClear) {
+        EXPECT_FALSE(position.at_risk()) << prompt.id << " " << position.margin;
+      }
     }
   }
   const auto token = static_cast<int32_t>(std::max_element(count.begin(), count.end()) - count.begin());
