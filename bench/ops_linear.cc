@@ -1,7 +1,6 @@
 // Linear layers, one thread: GMAC/s, and the GB/s at which packed weights are read, by set, numerics (and how int8
 // weights are stored), layer and rows. It walks over copies of the layer that together are 256 MiB, so that it reads
-// memory and not a cache; ceiling/*
-// is what to compare with.
+// memory and not a cache; ceiling/* is what to compare with.
 #include <benchmark/benchmark.h>
 
 #include <random>

@@ -126,7 +126,7 @@ void Backend::linears(const std::vector<Linear>& stack, const uint16_t* x, int r
 
 void Backend::gated(const StepRows& step, const std::vector<Linear>& stack, const uint16_t* x, float* gate_up, int n,
                     int n_padded, uint16_t* y) const {
-  if (device_ == nullptr && stack.size() == 1 && stack[0].fuses_swiglu(step.rows)) {
+  if (device_ == nullptr && stack.size() == 1 && stack[0].fuses_swiglu(step.rows, pool_->threads())) {
     return stack[0].run_swiglu(*pool_, x, step.rows, {y, n_padded, step.bad});
   }
   linears(stack, x, step.rows, gate_up, 2 * int64_t{n});

@@ -213,8 +213,12 @@ void Linear::run(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t*
   pool.run(plan::tile_count(shape_, rows, plan), std::cref(tile));
 }
 
-bool Linear::fuses_swiglu(int rows) const {
-  return set_->fuses_swiglu != nullptr && bias_.size() == 0 && set_->fuses_swiglu(shape_, rows);
+// A kernel wants enough rows in every tile: the last one of a plan may be much shorter than the others.
+bool Linear::fuses_swiglu(int rows, int threads) const {
+  if (set_->fuses_swiglu == nullptr || bias_.size() != 0) return false;
+  LinearShape gates = shape_;
+  gates.n /= 2;
+  return set_->fuses_swiglu(shape_, plan::shortest_rows(rows, plan::plan_linear(gates, rows, threads)));
 }
 
 // The plan is of the gates' panels: each brings its ups along.
@@ -226,8 +230,7 @@ void Linear::run_swiglu(ThreadPool& pool, const uint16_t* x, int rows, const ker
 
 void Linear::run_swiglu(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t* x, int rows,
                         const kernels::SwigluCall& swiglu) const {
-  const int last = rows % plan.rows;  // the shortest tile
-  EADEM_CHECK(fuses_swiglu(last > 0 ? last : plan.rows));
+  EADEM_CHECK(set_->fuses_swiglu(shape_, plan::shortest_rows(rows, plan)));
   kernels::LinearCall call = this->call(x, nullptr, 0, false);
   quantise(pool, rows, call);
   LinearShape gates = shape_;

@@ -32,7 +32,7 @@ struct QkvCall {
   bool* bad = nullptr;            // [rows]
 };
 
-// Elements in which a thread holds a row's keys and values until they go to their blocks.
+// Elements in which a thread holds the keys and values of some rows until they go to their blocks.
 int64_t kv_memory_of(const kernels::AttentionShape& shape);
 
 // q/k norm, rope, operands; keys and values go to their blocks.

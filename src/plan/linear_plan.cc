@@ -44,6 +44,8 @@ int tile_count(const kernels::LinearShape& shape, int rows, const LinearPlan& pl
   return ceil_div(shape.panels(), plan.panels) * ceil_div(rows, plan.rows);
 }
 
+int shortest_rows(int rows, const LinearPlan& plan) { return rows - (ceil_div(rows, plan.rows) - 1) * plan.rows; }
+
 kernels::LinearTile tile_at(const kernels::LinearShape& shape, int rows, const LinearPlan& plan, int index) {
   const int panel_tiles = ceil_div(shape.panels(), plan.panels);
   kernels::LinearTile tile;

@@ -20,6 +20,8 @@ LinearPlan plan_linear(const kernels::LinearShape& shape, int rows, int threads)
 std::vector<LinearPlan> legal_linear_plans(const kernels::LinearShape& shape, int rows);
 
 int tile_count(const kernels::LinearShape& shape, int rows, const LinearPlan& plan);
+// Rows of the last tile, which has the fewest.
+int shortest_rows(int rows, const LinearPlan& plan);
 kernels::LinearTile tile_at(const kernels::LinearShape& shape, int rows, const LinearPlan& plan, int index);
 
 }  // namespace eadem::plan

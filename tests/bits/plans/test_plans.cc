@@ -59,6 +59,20 @@ TEST(Plans, TilesCoverEveryOutputOnce) {
   }
 }
 
+// A set that fuses SwiGLU from some rows on takes every tile of the plan, the short last one too.
+TEST(Plans, ShortLastTilesHaveTheRowsThatAreLeft) {
+  kernels::LinearShape shape;
+  shape.n = 64, shape.k = shape.k_padded = 8192;
+  for (const int rows : {1, 17, 65, 544, 4097}) {
+    for (const int threads : {1, 2, 3, 32}) {
+      const plan::LinearPlan plan = plan::plan_linear(shape, rows, threads);
+      const auto last = plan::tile_at(shape, rows, plan, plan::tile_count(shape, rows, plan) - 1);
+      EXPECT_EQ(plan::shortest_rows(rows, plan), last.row_end - last.row_begin) << rows << " rows, " << threads;
+    }
+  }
+  EXPECT_EQ(plan::shortest_rows(4097, plan::plan_linear(shape, 4097, 1)), 1);
+}
+
 std::vector<float> run_linear(const ops::Linear& linear, ThreadPool& pool, const plan::LinearPlan& plan,
                               const std::vector<uint16_t>& x, int rows) {
   std::vector<float> y(static_cast<size_t>(rows) * linear.shape().n, 0.5f);

@@ -70,7 +70,7 @@ const std::byte* memory_of(const model::KvPool& pool) {
 EADEM_SEAM(step, "_ZN5eadem6engine10StepRunner3runERNS0_4StepERNS_5model6KvPoolEPNS4_9TraceSinkE",
            &engine::StepRunner::run);
 EADEM_SEAM(linear, "_ZNK5eadem3ops6Linear3runERNS_10ThreadPoolEPKtiPflb", static_cast<LinearRun>(&ops::Linear::run));
-EADEM_SEAM(fuses_swiglu, "_ZNK5eadem3ops6Linear12fuses_swigluEi", &ops::Linear::fuses_swiglu);
+EADEM_SEAM(fuses_swiglu, "_ZNK5eadem3ops6Linear12fuses_swigluEii", &ops::Linear::fuses_swiglu);
 EADEM_SEAM(rms_norm, "_ZN5eadem3ops8rms_normERNS_10ThreadPoolERKNS_7kernels9KernelSetEPKfS8_iiifPtPb", &ops::rms_norm);
 EADEM_SEAM(swiglu, "_ZN5eadem3ops6swigluERNS_10ThreadPoolERKNS_7kernels9KernelSetEPKfiiiPtPb", &ops::swiglu);
 EADEM_SEAM(split_qkv,
@@ -107,8 +107,8 @@ void faulty_linear(const ops::Linear* self, ThreadPool& pool, const uint16_t* x,
 }
 
 // Under a fault gates, ups and SwiGLU go through their own ops, where the seams above and below see all of them.
-bool faulty_fuses_swiglu(const ops::Linear* self, int rows) {
-  return installed() == nullptr && true_fuses_swiglu(self, rows);
+bool faulty_fuses_swiglu(const ops::Linear* self, int rows, int threads) {
+  return installed() == nullptr && true_fuses_swiglu(self, rows, threads);
 }
 
 void faulty_rms_norm(ThreadPool& pool, const kernels::KernelSet& set, const float* x, const float* weight, int rows,
