@@ -43,10 +43,11 @@ EADEM_FN void pack_scales(const LinearShape& s, std::byte* side, size_t lane, fl
 
 EADEM_FN void pack_int8(const LinearShape& s, int n, const int8_t* q, const float* scale, const float* minimum,
                         std::byte* weights) {
-  std::byte* group = weights + static_cast<size_t>(n / kPanel) * linear_panel_bytes(s);
+  std::byte* const panel = weights + static_cast<size_t>(n / kPanel) * linear_panel_bytes(s);
   const size_t lane = static_cast<size_t>(n % kPanel);
   const int zero = nibble_zero(s);
-  for (int g = 0; g < s.groups(); ++g, group += int8_group_bytes(s), q += s.group) {
+  for (int g = 0; g < s.groups(); ++g, q += s.group) {
+    std::byte* const group = panel + int8_quads_at(s, g);
     if (has_nibbles(s)) {
       for (int k = 0; k < s.group; k += 8) {
         std::byte* const to = group + static_cast<size_t>(k / 8) * kQuadBytes + lane * 4;
@@ -55,7 +56,7 @@ EADEM_FN void pack_int8(const LinearShape& s, int n, const int8_t* q, const floa
     } else {
       for (int k = 0; k < s.group; k += 4) memcpy(group + static_cast<size_t>(k / 4) * kQuadBytes + lane * 4, q + k, 4);
     }
-    std::byte* const side = group + int8_quads_bytes(s);
+    std::byte* const side = panel + int8_side_at(s, g);
     pack_scales(s, side, lane, scale[g]);
     if (s.minimum) pack_scales(s, side + scale_bytes(s), lane, minimum[g]);
   }
@@ -137,12 +138,13 @@ struct Int8Walk {
   }
   EADEM_LANE void run(const LinearCall& call, const Piece& p, float* sums, int64_t stride) const {
     const LinearShape& s = *call.shape;
-    const size_t panel_bytes = linear_panel_bytes(s), group = static_cast<size_t>(p.k / s.group);
-    const std::byte* first = call.weights + static_cast<size_t>(p.panel) * panel_bytes + group * int8_group_bytes(s);
-    const int64_t side = static_cast<int64_t>(p.row) * s.groups() + static_cast<int64_t>(group);
+    const size_t panel_bytes = linear_panel_bytes(s);
+    const int group = p.k / s.group;
+    const std::byte* const first = call.weights + static_cast<size_t>(p.panel) * panel_bytes;
+    const int64_t side = static_cast<int64_t>(p.row) * s.groups() + group;
     const Int8Rows x{words + (p.k - begin) / 4 * Dot::kWords, call.x.scale + side, call.x.sum + side,
                      length / 4 * Dot::kWords, s.groups()};
-    int8_chains(sums, stride, x, p.rows, first, panel_bytes, p.panels, s, p.length / s.group);
+    int8_chains(sums, stride, x, p.rows, first, panel_bytes, p.panels, s, group, group + p.length / s.group);
   }
 };
 

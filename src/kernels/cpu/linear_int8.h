@@ -1,9 +1,12 @@
 // int8 over panels: exact dot products inside a scale group, an fp32 chain over the groups.
 //
-// A panel is a sequence of groups, so that decode reads one stream: [group / 4][16][4] int8, then 16 scales, then, with
-// minima, 16 minima. Nibbles (Int8Weights) are [group / 8][16][4] bytes, byte j of an output holding element j of eight
-// below element j + 4, each with 8 added where there is no minimum. Scales and minima are float32, or float16 where
-// they are known to be. A stored -128 is as good as any other value: nothing here takes a weight's absolute value.
+// A panel is a sequence of groups, so that decode reads one stream: [group / 4][16][4] int8, and 16 scales, and, with
+// minima, 16 minima. Two groups at a time are neighbours, first the weights of both and then their scales: a group of
+// 512 bytes with 32 of scales would else move each second group off the cache lines that tiles load. A last group
+// without a neighbour leaves the place of one empty. Nibbles (Int8Weights) are [group / 8][16][4] bytes, byte j of an
+// output holding element j of eight below element j + 4, each with 8 added where there is no minimum. Scales and minima
+// are float32, or float16 where they are known to be. A stored -128 is as good as any other value: nothing here takes a
+// weight's absolute value.
 //
 // Quads are four weights of each lane; Dot sums their products with x. Where the machine multiplies unsigned by signed
 // bytes, weights are offset (Dot::kOffset, or a nibble's 8) and a Dot starts from minus the offset times x's sum.
@@ -27,11 +30,18 @@ constexpr size_t scale_bytes(const LinearShape& s) {
 constexpr size_t int8_quads_bytes(const LinearShape& s) {
   return static_cast<size_t>(s.group) * kPanel / (has_nibbles(s) ? 2 : 1);
 }
-constexpr size_t int8_group_bytes(const LinearShape& s) {
-  return int8_quads_bytes(s) + scale_bytes(s) * (s.minimum ? 2 : 1);
+constexpr size_t int8_side_bytes(const LinearShape& s) { return scale_bytes(s) * (s.minimum ? 2 : 1); }
+constexpr size_t int8_pair_bytes(const LinearShape& s) { return 2 * (int8_quads_bytes(s) + int8_side_bytes(s)); }
+EADEM_LANE size_t int8_panel_bytes(const LinearShape& s) {
+  return static_cast<size_t>((s.groups() + 1) / 2) * int8_pair_bytes(s);
 }
-constexpr size_t int8_panel_bytes(const LinearShape& s) {
-  return static_cast<size_t>(s.k_padded / s.group) * int8_group_bytes(s);
+// Where group g's weights, and its scales, lie in its panel.
+constexpr size_t int8_quads_at(const LinearShape& s, int g) {
+  return static_cast<size_t>(g / 2) * int8_pair_bytes(s) + static_cast<size_t>(g % 2) * int8_quads_bytes(s);
+}
+constexpr size_t int8_side_at(const LinearShape& s, int g) {
+  return static_cast<size_t>(g / 2) * int8_pair_bytes(s) + 2 * int8_quads_bytes(s) +
+         static_cast<size_t>(g % 2) * int8_side_bytes(s);
 }
 
 // Rows of int8 activations, their quads expanded to what Dot reads: [k / 4][Dot::kWords].
@@ -62,10 +72,10 @@ EADEM_LANE Vec load_scales(const LinearShape& s, const std::byte* side, int lane
                                        : expand_float16(reinterpret_cast<const uint16_t*>(side) + lane);
 }
 
-// One group of kRows x kPanels.
+// One group of kRows x kPanels: quads and side are those of the first panel.
 template <int kRows, int kPanels, bool kNibbles>
-EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Rows& x, const std::byte* panel,
-                                   size_t panel_stride, const LinearShape& s) {
+EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Rows& x, const std::byte* quads,
+                                   const std::byte* side, size_t panel_stride, const LinearShape& s) {
   constexpr int kAll = kPanels * kVecs, kSteps = kNibbles ? 2 : 1;
   const int offset = kNibbles ? nibble_zero(s) : Dot::kOffset;
   Dot dot[kRows][kAll];
@@ -79,7 +89,7 @@ EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Row
     Quads w[kSteps][kAll];
 #pragma GCC unroll 8
     for (int v = 0; v < kAll; ++v) {
-      const std::byte* part = panel + i * kQuadBytes + v / kVecs * panel_stride + v % kVecs * sizeof(Vec);
+      const std::byte* part = quads + i * kQuadBytes + v / kVecs * panel_stride + v % kVecs * sizeof(Vec);
       if (v % kVecs == 0) __builtin_prefetch(part + kAhead);
       if constexpr (kNibbles) {
         Quads::load_nibbles(part, offset, w[0][v], w[kSteps - 1][v]);
@@ -97,7 +107,6 @@ EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Row
       }
     }
   }
-  const std::byte* side = panel + int8_quads_bytes(s);
 #pragma GCC unroll 8
   for (int v = 0; v < kAll; ++v) {
     const std::byte* const scales = side + v / kVecs * panel_stride;
@@ -121,37 +130,39 @@ EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Row
 // Not inlined, so that the compiler has all registers for it.
 template <int kRows, int kPanels, bool kNibbles>
 [[gnu::noinline]] static void int8_block(float* acc, int64_t acc_stride, Int8Rows x, const std::byte* panel,
-                                         size_t panel_stride, const LinearShape& s, int groups) {
-  for (int g = 0; g < groups; ++g) {
-    int8_group_block<kRows, kPanels, kNibbles>(acc, acc_stride, x, panel, panel_stride, s);
+                                         size_t panel_stride, const LinearShape& s, int begin, int end) {
+  for (int g = begin; g < end; ++g) {
+    int8_group_block<kRows, kPanels, kNibbles>(acc, acc_stride, x, panel + int8_quads_at(s, g),
+                                               panel + int8_side_at(s, g), panel_stride, s);
     x.words += s.group / 4 * Dot::kWords, x.scale += 1, x.sum += 1;
-    panel += int8_group_bytes(s);
   }
 }
 
 template <int kPanels>
 EADEM_FN void int8_rows(float* acc, int64_t acc_stride, const Int8Rows& x, int rows, const std::byte* panel,
-                        size_t panel_stride, const LinearShape& s, int groups) {
+                        size_t panel_stride, const LinearShape& s, int begin, int end) {
   for_row_blocks<kInt8Rows>(rows, [&]<int kRows>(int first) {
     const Int8Rows block{x.words + first * x.stride, x.scale + first * x.side_stride, x.sum + first * x.side_stride,
                          x.stride, x.side_stride};
     if (has_nibbles(s)) {
-      int8_block<kRows, kPanels, true>(acc + first * acc_stride, acc_stride, block, panel, panel_stride, s, groups);
+      int8_block<kRows, kPanels, true>(acc + first * acc_stride, acc_stride, block, panel, panel_stride, s, begin, end);
     } else {
-      int8_block<kRows, kPanels, false>(acc + first * acc_stride, acc_stride, block, panel, panel_stride, s, groups);
+      int8_block<kRows, kPanels, false>(acc + first * acc_stride, acc_stride, block, panel, panel_stride, s, begin,
+                                        end);
     }
   });
 }
 
-// As chains() of cpu/linear_chain.h, over whole groups.
+// As chains() of cpu/linear_chain.h, over groups [begin, end), of which x holds the elements.
 EADEM_FN void int8_chains(float* acc, int64_t acc_stride, const Int8Rows& x, int rows, const std::byte* panel,
-                          size_t panel_stride, int panels, const LinearShape& s, int groups) {
+                          size_t panel_stride, int panels, const LinearShape& s, int begin, int end) {
   int p = 0;
   for (; p + kInt8Panels <= panels; p += kInt8Panels) {
-    int8_rows<kInt8Panels>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, s, groups);
+    int8_rows<kInt8Panels>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, s, begin,
+                           end);
   }
   for (; p < panels; ++p) {
-    int8_rows<1>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, s, groups);
+    int8_rows<1>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, s, begin, end);
   }
 }
 

@@ -29,7 +29,7 @@ inline constexpr int kGatePanels = 16;
 struct TileInt8 {
   alignas(64) float scale[kTileInt8Groups * kTileRows];  // [group][row], zeros past the tile's rows
   alignas(64) float sum[kTileInt8Groups * kTileRows];    // of q, likewise
-  alignas(64) int32_t dots[kGroupsAhead + 1][kTileRows * kPanel];
+  alignas(64) float dots[kGroupsAhead + 1][kTileRows * kPanel];
   alignas(64) std::byte expanded[kGroupsAhead + 1][numerics::kStoredGroup * kPanel];
   alignas(64) float sums[numerics::kMaxShards * kTileRows * kPanel];
   alignas(64) float gate_up[kTileRows * 2 * kGatePanels * kPanel];
@@ -59,10 +59,18 @@ EADEM_LANE void expand_nibble_quads(const std::byte* from, int zero, std::byte* 
   }
 }
 
+// Tiles of sums start from the bits of this float: a sum s, far below 2^22 in magnitude, leaves the bits of the float
+// kFloatBase + s. One addition gives s as a float, on a port that tile products leave free: a conversion does not.
+inline constexpr float kFloatBase = 0x1.8p23f;
+alignas(64) inline constexpr float kFloatBases[kPanel] = {kFloatBase, kFloatBase, kFloatBase, kFloatBase,  //
+                                                          kFloatBase, kFloatBase, kFloatBase, kFloatBase,  //
+                                                          kFloatBase, kFloatBase, kFloatBase, kFloatBase,  //
+                                                          kFloatBase, kFloatBase, kFloatBase, kFloatBase};
+
 // The dot products of one group, left in tile kSum: x at the first row's elements of it, stride bytes from row to row.
 template <int kSum, int kGroup, bool kNibbles>
 EADEM_INLINE void int8_group_dots(std::byte* expanded, const int8_t* x, size_t stride, const std::byte* w, int zero) {
-  tile_zero<kSum>();
+  tile_load<kSum>(kFloatBases, 0);
   if constexpr (kNibbles) {
     expand_nibble_quads(w, zero, expanded);
     w = expanded;
@@ -72,16 +80,17 @@ EADEM_INLINE void int8_group_dots(std::byte* expanded, const int8_t* x, size_t s
 }
 
 // acc = fma(dot, scales, acc) for the rows of one group (and for its minimum).
+template <bool kMinimum>
 EADEM_INLINE void int8_group_scale(const LinearShape& s, const TileInt8& scratch, int slot, int group,
                                    const std::byte* side, Vec* acc) {
-  const int32_t* const dots = scratch.dots[slot];
+  const float* const dots = scratch.dots[slot];
   const float* const scale = scratch.scale + group * kTileRows;
   const Vec w_scale = load_scales(s, side, 0);
 #pragma GCC unroll 16
   for (int r = 0; r < kTileRows; ++r) {
-    acc[r] = fma(to_float(IVec::load(dots + r * kPanel)), mul(Vec(scale[r]), w_scale), acc[r]);
+    acc[r] = fma(sub(Vec::load(dots + r * kPanel), Vec(kFloatBase)), mul(Vec(scale[r]), w_scale), acc[r]);
   }
-  if (!s.minimum) return;
+  if constexpr (!kMinimum) return;
   const float* const sum = scratch.sum + group * kTileRows;
   const Vec minimum = load_scales(s, side + scale_bytes(s), 0);
 #pragma GCC unroll 16
@@ -107,38 +116,64 @@ EADEM_FN void gather_scales(const LinearCall& call, int row, int rows, TileInt8&
   for (int r = 0; r < rows; ++r) store_outputs(call, row + r, panel, sums + r * kPanel, kTileRows * kPanel);
 }
 
+// Walks the weights, or the scales, of all groups of panels that lie behind each other.
+struct GroupCursor {
+  const std::byte* at;
+  const size_t neighbour, pair;  // bytes to the other group of a pair, and from pair to pair
+  const int groups;
+  int group = 0;
+
+  // True behind a panel's last group.
+  EADEM_LANE bool advance() {
+    const bool last = group + 1 == groups;
+    at += group % 2 != 0 ? pair - neighbour : last ? pair : neighbour;
+    group = last ? 0 : group + 1;
+    return last;
+  }
+};
+
+// Panels [begin, end) that a tile of rows meets.
+struct PanelRun {
+  const std::byte* weights;  // of panel `begin`
+  int begin, end;
+  bool cold;                      // not in a cache yet
+  const std::byte *ahead, *stop;  // of the panels that come next: fetched into the second-level cache, a line a group
+};
+
 // The groups of all panels, which lie behind each other, for one tile of rows: the tiles are ahead of AVX-512 from the
 // first panel's first group to the last panel's last, whatever chains begin and end on the way.
-template <int kGroup, bool kNibbles>
+template <int kGroup, bool kNibbles, bool kMinimum>
 class Int8Panels {
  public:
-  EADEM_LANE Int8Panels(const LinearCall& call, TileInt8& scratch, const std::byte* weights, int row, int rows,
-                        int begin, int end)
+  EADEM_LANE Int8Panels(const LinearCall& call, TileInt8& scratch, int row, int rows, const PanelRun& run)
       : call_(call),
         scratch_(scratch),
         shape_(*call.shape),
-        bytes_(int8_group_bytes(shape_)),
         row_(row),
         rows_(rows),
         groups_(shape_.groups()),
         shard_groups_(groups_ / shape_.shards),
-        total_((end - begin) * groups_),
+        total_((run.end - run.begin) * groups_),
         zero_(nibble_zero(shape_)),
         x_(call.x.q + static_cast<int64_t>(row) * shape_.k_padded),
-        next_(weights),
-        side_(next_ + int8_quads_bytes(shape_)),
-        panel_(begin),
+        quads_{run.weights, int8_quads_bytes(shape_), int8_pair_bytes(shape_), groups_},
+        side_{run.weights + int8_side_at(shape_, 0), int8_side_bytes(shape_), int8_pair_bytes(shape_), groups_},
+        ahead_(run.ahead),
+        stop_(run.stop),
+        panel_(run.begin),
         left_(shard_groups_),
+        plain_(rows == kTileRows && shape_.shards == 1 && call.bias == nullptr && !call.add_to_y &&
+               run.end * kPanel <= shape_.n),
         sums_(scratch.sums) {
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) acc_[r] = Vec(0.0f);
   }
 
-  // Not inlined, so that the compiler has all registers for it. cold: the weights are not in a cache yet.
+  // Not inlined, so that the compiler has all registers for it.
   template <bool kCold>
-  [[gnu::noinline]] static void run(const LinearCall& call, TileInt8& scratch, const std::byte* weights, int row,
-                                    int rows, int begin, int end) {
-    Int8Panels panels(call, scratch, weights, row, rows, begin, end);
+  [[gnu::noinline]] static void walk(const LinearCall& call, TileInt8& scratch, int row, int rows,
+                                     const PanelRun& run) {
+    Int8Panels panels(call, scratch, row, rows, run);
     for (int i = 0; i < panels.total_ + kGroupsAhead; i += 2) {
       panels.template step<0, kCold>(i);
       panels.template step<1, kCold>(i + 1);
@@ -153,27 +188,37 @@ class Int8Panels {
     if (i < total_) {
       if constexpr (kCold) {
 #pragma GCC unroll 4
-        for (size_t line = 0; line < bytes_; line += 64) __builtin_prefetch(next_ + kGroupBytesAhead + line);
+        for (size_t line = 0; line < quads_.pair / 2; line += 64)
+          __builtin_prefetch(quads_.at + kGroupBytesAhead + line);
+      } else if (ahead_ < stop_) {
+        __builtin_prefetch(ahead_, 0, 2);
+        ahead_ += 64;
       }
-      int8_group_dots<kTile, kGroup, kNibbles>(scratch_.expanded[i & kGroupsAhead], x_ + group_ * kGroup,
-                                               static_cast<size_t>(shape_.k_padded), next_, zero_);
-      next_ += bytes_;
-      if (++group_ == groups_) group_ = 0;
+      int8_group_dots<kTile, kGroup, kNibbles>(scratch_.expanded[i & kGroupsAhead], x_ + quads_.group * kGroup,
+                                               static_cast<size_t>(shape_.k_padded), quads_.at, zero_);
+      quads_.advance();
     }
     if (i > 0 && i <= total_) tile_store<1 - kTile>(scratch_.dots[(i - 1) & kGroupsAhead]);
     if (i < kGroupsAhead || i >= total_ + kGroupsAhead) return;
-    int8_group_scale(shape_, scratch_, (i - kGroupsAhead) & kGroupsAhead, scaled_, side_, acc_);
-    side_ += bytes_, ++scaled_;
-    if (--left_ == 0) end_chains();
+    int8_group_scale<kMinimum>(shape_, scratch_, (i - kGroupsAhead) & kGroupsAhead, side_.group, side_.at, acc_);
+    const bool last = side_.advance();
+    if (--left_ == 0) end_chains(last);
   }
 
-  EADEM_LANE void end_chains() {
+  EADEM_LANE void end_chains(bool last) {
+    left_ = shard_groups_;
+    if (plain_) {
+      float* const y = call_.y + row_ * call_.y_stride + panel_++ * kPanel;
 #pragma GCC unroll 16
-    for (int r = 0; r < kTileRows; ++r) acc_[r].store(sums_ + r * kPanel);
-    sums_ += kTileRows * kPanel, left_ = shard_groups_;
-    if (scaled_ == groups_) {
-      int8_finish_panel(call_, scratch_.sums, row_, rows_, panel_++);
-      sums_ = scratch_.sums, scaled_ = 0;
+      for (int r = 0; r < kTileRows; ++r) acc_[r].store(y + r * call_.y_stride);
+    } else {
+#pragma GCC unroll 16
+      for (int r = 0; r < kTileRows; ++r) acc_[r].store(sums_ + r * kPanel);
+      sums_ += kTileRows * kPanel;
+      if (last) {
+        int8_finish_panel(call_, scratch_.sums, row_, rows_, panel_++);
+        sums_ = scratch_.sums;
+      }
     }
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) acc_[r] = Vec(0.0f);
@@ -182,46 +227,52 @@ class Int8Panels {
   const LinearCall& call_;
   TileInt8& scratch_;
   const LinearShape shape_;
-  const size_t bytes_;
   const int row_, rows_, groups_, shard_groups_, total_, zero_;
   const int8_t* const x_;
-  const std::byte *next_, *side_;  // the group that is multiplied next; the scales of the one that is scaled next
-  int group_ = 0, scaled_ = 0;     // their numbers
-  int panel_, left_;               // the panel whose chains grow, and the groups that are left of them
+  GroupCursor quads_, side_;  // the group that is multiplied next, and the one that is scaled next
+  const std::byte *ahead_, *const stop_;
+  int panel_, left_;  // the panel whose chains grow, and the groups that are left of them
+  const bool plain_;  // a chain is an output: no shards, bias or residual, nothing that is partly filled
   float* sums_;
   Vec acc_[kTileRows];
 };
 
-template <int kGroup, bool kNibbles>
-EADEM_FN void int8_tile_panels(const LinearCall& call, TileInt8& scratch, const std::byte* weights, int row, int rows,
-                               int begin, int end, bool cold) {
-  if (cold) {
-    Int8Panels<kGroup, kNibbles>::template run<true>(call, scratch, weights, row, rows, begin, end);
+template <int kGroup, bool kNibbles, bool kMinimum>
+EADEM_FN void int8_tile_panels(const LinearCall& call, TileInt8& scratch, int row, int rows, const PanelRun& run) {
+  if (run.cold) {
+    Int8Panels<kGroup, kNibbles, kMinimum>::template walk<true>(call, scratch, row, rows, run);
   } else {
-    Int8Panels<kGroup, kNibbles>::template run<false>(call, scratch, weights, row, rows, begin, end);
+    Int8Panels<kGroup, kNibbles, kMinimum>::template walk<false>(call, scratch, row, rows, run);
   }
 }
 
-// One tile of rows by panels [begin, end), whose weights begin at `weights`.
-EADEM_FN void int8_tile_rows(const LinearCall& call, TileInt8& scratch, const std::byte* weights, int row, int rows,
-                             int begin, int end, bool cold) {
-  if (call.shape->group != numerics::kStoredGroup) {
-    int8_tile_panels<numerics::kQuantisedGroup, false>(call, scratch, weights, row, rows, begin, end, cold);
-  } else if (has_nibbles(*call.shape)) {
-    int8_tile_panels<numerics::kStoredGroup, true>(call, scratch, weights, row, rows, begin, end, cold);
-  } else {
-    int8_tile_panels<numerics::kStoredGroup, false>(call, scratch, weights, row, rows, begin, end, cold);
-  }
+// One tile of rows. Weights of any group may have a minimum.
+template <bool kMinimum>
+EADEM_FN void int8_tile_weights(const LinearCall& call, TileInt8& scratch, int row, int rows, const PanelRun& run) {
+  constexpr int kLarge = numerics::kQuantisedGroup, kSmall = numerics::kStoredGroup;
+  if (call.shape->group != kSmall) return int8_tile_panels<kLarge, false, kMinimum>(call, scratch, row, rows, run);
+  if (has_nibbles(*call.shape)) return int8_tile_panels<kSmall, true, kMinimum>(call, scratch, row, rows, run);
+  int8_tile_panels<kSmall, false, kMinimum>(call, scratch, row, rows, run);
+}
+EADEM_FN void int8_tile_rows(const LinearCall& call, TileInt8& scratch, int row, int rows, const PanelRun& run) {
+  if (call.shape->minimum) return int8_tile_weights<true>(call, scratch, row, rows, run);
+  int8_tile_weights<false>(call, scratch, row, rows, run);
 }
 
 // Panels of nibbles as those of bytes with float16 scales.
 EADEM_FN void expand_panels(const LinearShape& s, const std::byte* from, int panels, std::byte* to) {
-  const size_t quads = int8_quads_bytes(s), bytes = int8_group_bytes(s), sides = bytes - quads;
-  for (int g = 0; g < panels * s.groups(); ++g, from += bytes, to += 2 * quads + sides) {
+  LinearShape bytes = s;
+  bytes.stored = Int8Weights::kHalves;
+  for (int panel = 0; panel < panels; ++panel, from += int8_panel_bytes(s), to += int8_panel_bytes(bytes)) {
+    for (int g = 0; g < s.groups(); ++g) {
+      const std::byte* const quads = from + int8_quads_at(s, g);
 #pragma GCC unroll 4
-    for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(from + kGroupBytesAhead + line);
-    expand_nibble_quads(from, nibble_zero(s), to);
-    memcpy(to + 2 * quads, from + quads, sides);
+      for (size_t line = 0; line < int8_pair_bytes(s) / 2; line += 64) {
+        __builtin_prefetch(quads + kGroupBytesAhead + line);
+      }
+      expand_nibble_quads(quads, nibble_zero(s), to + int8_quads_at(bytes, g));
+      memcpy(to + int8_side_at(bytes, g), from + int8_side_at(s, g), int8_side_bytes(s));
+    }
   }
 }
 
@@ -251,6 +302,21 @@ EADEM_FN bool tiles_take(const LinearShape& s, int rows) {
   return rows >= kTileInt8Rows && s.groups() <= kTileInt8Groups;
 }
 
+// What a tile of rows meets of panels [begin, end) at `weights`; the call goes on to panel `last`. Of the weights that
+// come next each tile of rows but the first fetches its share.
+EADEM_FN PanelRun panel_run(const LinearTile& tile, int row, const LinearShape& s, const std::byte* weights, int begin,
+                            int end, int last, bool expanded) {
+  const int number = (row - tile.row_begin) / kTileRows, others = (tile.row_end - tile.row_begin - 1) / kTileRows;
+  PanelRun run{weights, begin, end, number == 0 && !expanded, nullptr, nullptr};
+  const int next = end - begin < last - end ? end - begin : last - end;
+  if (expanded || number == 0 || next <= 0) return run;
+  const size_t share = (static_cast<size_t>(next) * int8_panel_bytes(s) / static_cast<size_t>(others) + 63) / 64 * 64;
+  run.ahead =
+      weights + static_cast<size_t>(end - begin) * int8_panel_bytes(s) + static_cast<size_t>(number - 1) * share;
+  run.stop = run.ahead + share;
+  return run;
+}
+
 // Calls take(row, rows) for the tiles of rows of a call, with the tiles configured for them and their scales in place.
 template <class Take>
 EADEM_FN void int8_row_tiles(const LinearCall& call, const LinearTile& tile, TileInt8& scratch, const Take& take) {
@@ -277,7 +343,8 @@ EADEM_FN void tile_int8_linear(const LinearCall& call, const LinearTile& tile) {
     const int end = begin + group < tile.panel_end ? begin + group : tile.panel_end;
     const std::byte* const weights = view.weights(call, begin, end - begin, scratch.panels);
     int8_row_tiles(part, tile, scratch, [&](int row, int rows) {
-      int8_tile_rows(part, scratch, weights, row, rows, begin, end, row == tile.row_begin && !view.expanded);
+      int8_tile_rows(part, scratch, row, rows,
+                     panel_run(tile, row, view.shape, weights, begin, end, tile.panel_end, view.expanded));
     });
   }
 }
@@ -314,12 +381,12 @@ EADEM_FN void tile_int8_swiglu(const LinearCall& call, const SwigluCall& swiglu,
     const std::byte* const up = view.weights(
         call, gates + begin, count, scratch.panels + static_cast<size_t>(count) * int8_panel_bytes(view.shape));
     int8_row_tiles(call, tile, scratch, [&](int row, int rows) {
-      const bool cold = row == tile.row_begin && !view.expanded;
       part.x.q = call.x.q + static_cast<int64_t>(row) * call.shape->k_padded;
       part.y = scratch.gate_up, part.y_stride = 2 * kGatePanels * kPanel;
-      int8_tile_rows(part, scratch, gate, 0, rows, 0, count, cold);
+      const int left = tile.panel_end - begin;
+      int8_tile_rows(part, scratch, 0, rows, panel_run(tile, row, view.shape, gate, 0, count, left, view.expanded));
       part.y = scratch.gate_up + kGatePanels * kPanel;
-      int8_tile_rows(part, scratch, up, 0, rows, 0, count, cold);
+      int8_tile_rows(part, scratch, 0, rows, panel_run(tile, row, view.shape, up, 0, count, left, view.expanded));
       finish_swiglu(scratch.gate_up, swiglu, row, rows, begin, count);
     });
   }

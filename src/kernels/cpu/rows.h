@@ -98,37 +98,60 @@ inline bool swiglu(const float* gate_up, int n, int n_padded, uint16_t* y) {
   return writer.good();
 }
 
-// One scale group; kGroup is known, so that no loop has a tail.
+// x / scale to the nearest integer, ties to even; |x / scale| < 128. inverse: 1 / scale, whose product is off by
+// less than 2^-15: only what is as near to the middle of two integers needs the division itself.
+EADEM_LANE IVec quantised(Vec x, Vec scale, Vec inverse) {
+  const Vec magic(numerics::kRoundMagic);  // adding and subtracting 1.5 * 2^23 rounds so
+  const Vec quotient = mul(x, inverse);
+  Vec rounded = sub(add(quotient, magic), magic);
+  if (any(lt(Vec(0.5f - 0x1p-14f), abs(sub(quotient, rounded))))) rounded = sub(add(div(x, scale), magic), magic);
+  return truncate(rounded);
+}
+
+// One scale group; kGroup is known, so that no loop has a tail. Returns the sum of q.
 template <int kGroup>
-inline void quantise_group(const uint16_t* operands, int8_t* q, float& scale, int32_t& sum) {
-  Vec largest(0.0f);
-  for (int i = 0; i < kGroup; i += Vec::kWidth) largest = max(largest, abs(expand(operands + i)));
-  const float top = largest_lane(largest);
-  scale = 0.0f, sum = 0;
-  if (top == 0.0f) {
-    std::fill_n(q, kGroup, int8_t{0});
-    return;
-  }
-  scale = numerics::div_f32(top, 127.0f);
-  const Vec scales(scale), magic(numerics::kRoundMagic);
-  int32_t rounded[kGroup];
+inline int32_t quantise_group(const uint16_t* operands, float scale, float inverse, int8_t* q) {
+  int32_t rounded[kGroup], sum = 0;
   for (int i = 0; i < kGroup; i += Vec::kWidth) {
-    // |x / scale| < 128, where adding and subtracting 1.5 * 2^23 rounds to the nearest integer, ties to even.
-    truncate(sub(add(div(expand(operands + i), scales), magic), magic)).store(rounded + i);
+    quantised(expand(operands + i), Vec(scale), Vec(inverse)).store(rounded + i);
   }
   for (int i = 0; i < kGroup; ++i) q[i] = static_cast<int8_t>(rounded[i]);
   for (int i = 0; i < kGroup; ++i) sum += rounded[i];
+  return sum;
+}
+
+template <int kGroup>
+inline float quantised_scale(const uint16_t* operands) {
+  uint16_t largest = 0;
+  for (int i = 0; i < kGroup; i += 32) largest = std::max(largest, largest_magnitude(operands + i));
+  return numerics::div_f32(numerics::operand_value(largest), 127.0f);
+}
+
+// Some groups' scales first, then their elements: one group from its maximum to its last element is a chain of a
+// hundred cycles, of which the processor would overlap but two.
+template <int kGroup>
+inline void quantise_groups(const uint16_t* operands, int groups, int8_t* q, float* scale, int32_t* sum) {
+  constexpr int kTogether = 16;
+  for (int begin = 0; begin < groups; begin += kTogether) {
+    const int end = std::min(groups, begin + kTogether);
+    float inverse[kTogether];
+    for (int g = begin; g < end; ++g) {
+      scale[g] = quantised_scale<kGroup>(operands + g * kGroup);
+      inverse[g - begin] = scale[g] == 0.0f ? 0.0f : numerics::div_f32(1.0f, scale[g]);
+    }
+    for (int g = begin; g < end; ++g) {
+      sum[g] = quantise_group<kGroup>(operands + g * kGroup, scale[g], inverse[g - begin], q + g * kGroup);
+    }
+  }
 }
 
 inline void quantise(const uint16_t* operands, int k_padded, int group, int8_t* q, float* scale, int32_t* sum) {
   count_call();
   constexpr int kSmall = numerics::kStoredGroup, kLarge = numerics::kQuantisedGroup;
-  for (int g = 0; g < k_padded / group; ++g, operands += group, q += group) {
-    if (group == kLarge) {
-      quantise_group<kLarge>(operands, q, scale[g], sum[g]);
-    } else {
-      quantise_group<kSmall>(operands, q, scale[g], sum[g]);
-    }
+  if (group == kLarge) {
+    quantise_groups<kLarge>(operands, k_padded / kLarge, q, scale, sum);
+  } else {
+    quantise_groups<kSmall>(operands, k_padded / kSmall, q, scale, sum);
   }
 }
 

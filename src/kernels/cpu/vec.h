@@ -19,6 +19,7 @@
 //   negative(IVec)                          a mask
 //   multiply(IVec, uint32_t, high, low)     the halves of unsigned 64-bit products
 //   expand(const uint16_t*)                 kWidth bf16 values
+//   largest_magnitude(const uint16_t*)      bits of the largest of 32 bf16 values, without signs
 //   store_operands(uint16_t*, Vec)          numerics::bf16_operand of each lane
 //   even(IVec), odd(IVec)                   the bf16 in each lane's low and high half, as floats
 //   expand_float16(const uint16_t*)         kWidth float16 values; float16_of(float): of a value that is one

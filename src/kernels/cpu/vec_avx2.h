@@ -96,6 +96,15 @@ EADEM_LANE Vec expand(const uint16_t* p) {
   const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return float_of(IVec(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16)));
 }
+EADEM_LANE uint16_t largest_magnitude(const uint16_t* p) {
+  const auto* const from = reinterpret_cast<const __m256i*>(p);
+  const __m256i magnitude = _mm256_set1_epi16(0x7fff);
+  const __m256i half = _mm256_max_epu16(_mm256_and_si256(_mm256_loadu_si256(from), magnitude),
+                                        _mm256_and_si256(_mm256_loadu_si256(from + 1), magnitude));
+  const __m128i quarter = _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  const __m128i least = _mm_minpos_epu16(_mm_xor_si128(quarter, _mm_set1_epi16(-1)));
+  return static_cast<uint16_t>(~_mm_cvtsi128_si32(least));
+}
 EADEM_LANE Vec expand_float16(const uint16_t* p) {
   return Vec(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }

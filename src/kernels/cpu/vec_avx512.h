@@ -85,6 +85,13 @@ EADEM_LANE Vec expand(const uint16_t* p) {
   const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return float_of(IVec(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16)));
 }
+EADEM_LANE uint16_t largest_magnitude(const uint16_t* p) {
+  const __m512i all = _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi16(0x7fff));
+  const __m256i half = _mm256_max_epu16(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+  const __m128i quarter = _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  const __m128i least = _mm_minpos_epu16(_mm_xor_si128(quarter, _mm_set1_epi16(-1)));
+  return static_cast<uint16_t>(~_mm_cvtsi128_si32(least));
+}
 EADEM_LANE Vec expand_float16(const uint16_t* p) {
   return Vec(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
 }

@@ -95,6 +95,11 @@ EADEM_LANE Vec to_float_truncating(IVec a) {
 EADEM_LANE Vec expand(const uint16_t* p) {
   return float_of(IVec(vreinterpretq_s32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16))));
 }
+EADEM_LANE uint16_t largest_magnitude(const uint16_t* p) {
+  uint16x8_t largest = vdupq_n_u16(0);
+  for (int i = 0; i < 32; i += 8) largest = vmaxq_u16(largest, vandq_u16(vld1q_u16(p + i), vdupq_n_u16(0x7fff)));
+  return vmaxvq_u16(largest);
+}
 EADEM_LANE Vec expand_float16(const uint16_t* p) { return Vec(vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)))); }
 EADEM_LANE uint16_t float16_of(float x) { return vget_lane_u16(vreinterpret_u16_f16(vcvt_f16_f32(vdupq_n_f32(x))), 0); }
 EADEM_LANE void store_low_halves(uint16_t* p, IVec a) { vst1_u16(p, vmovn_u32(vreinterpretq_u32_s32(a.v))); }

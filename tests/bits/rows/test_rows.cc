@@ -261,6 +261,37 @@ TEST(Rows, Quantise) {
   }
 }
 
+// Every quotient there is, but for a power of two: each largest element's mantissa by the smaller elements of 12
+// binades. Rounding the product with 1 / scale instead differs for some of them.
+TEST(Rows, QuantiseEveryQuotient) {
+  constexpr int kGroup = 32, kBinades = 12, kElements = kBinades * 128;
+  int differ = 0;
+  for (uint16_t mantissa = 0; mantissa < 128; ++mantissa) {
+    const uint16_t top = static_cast<uint16_t>(127 << 7 | mantissa);
+    std::vector<uint16_t> operands;
+    for (int i = 0; i < kElements; ++i) {
+      if (operands.size() % kGroup == 0) operands.push_back(top);
+      const auto magnitude = static_cast<uint16_t>((127 << 7) - (kBinades - 1) * 128 + i);
+      operands.push_back(static_cast<uint16_t>(std::min(magnitude, top) | (i % 2 << 15)));
+    }
+    operands.resize((operands.size() + kGroup - 1) / kGroup * kGroup);
+    const int k = static_cast<int>(operands.size()), groups = k / kGroup;
+    std::vector<int8_t> want(operands.size()), got(operands.size());
+    std::vector<float> scale(static_cast<size_t>(groups));
+    std::vector<int32_t> sum(static_cast<size_t>(groups));
+    reference().quantise(operands.data(), k, kGroup, want.data(), scale.data(), sum.data());
+    const float inverse = 1.0f / scale[0];
+    for (size_t i = 0; i < operands.size(); ++i) {
+      differ += static_cast<int>(std::nearbyint(numerics::operand_value(operands[i]) * inverse)) != want[i];
+    }
+    for (const KernelSet* set : sets()) {
+      set->quantise(operands.data(), k, kGroup, got.data(), scale.data(), sum.data());
+      EXPECT_EQ(got, want) << set->name << " " << mantissa;
+    }
+  }
+  EXPECT_GT(differ, 0);
+}
+
 bool same(LogSum a, LogSum b) {
   return numerics::bits_of(a.max) == numerics::bits_of(b.max) && numerics::bits_of(a.sum) == numerics::bits_of(b.sum);
 }
