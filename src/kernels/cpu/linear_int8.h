@@ -14,6 +14,7 @@
 
 #include "kernels/cpu/vec.h"
 #include "kernels/cpu/linear_chain.h"
+#include "numerics/int8.h"
 
 namespace eadem::kernels::cpu {
 namespace {
@@ -72,69 +73,134 @@ EADEM_LANE Vec load_scales(const LinearShape& s, const std::byte* side, int lane
                                        : expand_float16(reinterpret_cast<const uint16_t*>(side) + lane);
 }
 
-// One group of kRows x kPanels: quads and side are those of the first panel.
+// Walks the weights, or the scales, of the groups of panels that lie behind each other.
+struct GroupCursor {
+  const std::byte* at;
+  const size_t neighbour, pair;  // bytes to the other group of a pair, and from pair to pair
+  const int groups;
+  int group = 0;
+
+  EADEM_LANE static GroupCursor of_weights(const LinearShape& s, const std::byte* panel, int group = 0) {
+    return {panel + int8_quads_at(s, group), int8_quads_bytes(s), int8_pair_bytes(s), s.groups(), group};
+  }
+  EADEM_LANE static GroupCursor of_scales(const LinearShape& s, const std::byte* panel, int group = 0) {
+    return {panel + int8_side_at(s, group), int8_side_bytes(s), int8_pair_bytes(s), s.groups(), group};
+  }
+  // True behind a panel's last group.
+  EADEM_LANE bool advance() {
+    const bool last = group + 1 == groups;
+    at += group % 2 != 0 ? pair - neighbour : last ? pair : neighbour;
+    group = last ? 0 : group + 1;
+    return last;
+  }
+};
+
+// The pointer as one that the compiler knows nothing of. It would else keep the distance to every element that a group
+// touches, of which there are far more than registers.
+template <class T>
+EADEM_LANE T* opaque(T* pointer) {
+  asm("" : "+r"(pointer));
+  return pointer;
+}
+
+// Step i of a group: a quad of each lane, or two where they are nibbles.
 template <int kRows, int kPanels, bool kNibbles>
-EADEM_INLINE void int8_group_block(float* acc, int64_t acc_stride, const Int8Rows& x, const std::byte* quads,
-                                   const std::byte* side, size_t panel_stride, const LinearShape& s) {
-  constexpr int kAll = kPanels * kVecs, kSteps = kNibbles ? 2 : 1;
-  const int offset = kNibbles ? nibble_zero(s) : Dot::kOffset;
-  Dot dot[kRows][kAll];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kAll; ++v) dot[r][v] = Dot::start(x.sum[r * x.side_stride], offset);
-  }
-#pragma GCC unroll 2
-  for (int i = 0; i < s.group / 4 / kSteps; ++i) {
-    Quads w[kSteps][kAll];
-#pragma GCC unroll 8
-    for (int v = 0; v < kAll; ++v) {
-      const std::byte* part = quads + i * kQuadBytes + v / kVecs * panel_stride + v % kVecs * sizeof(Vec);
-      if (v % kVecs == 0) __builtin_prefetch(part + kAhead);
-      if constexpr (kNibbles) {
-        Quads::load_nibbles(part, offset, w[0][v], w[kSteps - 1][v]);
-      } else {
-        w[0][v] = Quads::load(part);
-      }
-    }
-#pragma GCC unroll 2
-    for (int step = 0; step < kSteps; ++step) {
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const int32_t* words = x.words + r * x.stride + (i * kSteps + step) * Dot::kWords;
-#pragma GCC unroll 8
-        for (int v = 0; v < kAll; ++v) dot[r][v].add_products(w[step][v], words);
-      }
-    }
-  }
+EADEM_LANE void int8_step(Dot (&dot)[kRows][kPanels * kVecs], const int32_t* const (&words)[kRows],
+                          const std::byte* const (&panel)[kPanels], int i, int offset) {
+  constexpr int kAll = kPanels * kVecs, kQuads = kNibbles ? 2 : 1;
+  Quads w[kQuads][kAll];
 #pragma GCC unroll 8
   for (int v = 0; v < kAll; ++v) {
-    const std::byte* const scales = side + v / kVecs * panel_stride;
-    const int lane = v % kVecs * Vec::kWidth;
-    const Vec w_scale = load_scales(s, scales, lane);
-    const Vec minimum = s.minimum ? load_scales(s, scales + scale_bytes(s), lane) : w_scale;
+    const std::byte* part = panel[v / kVecs] + i * kQuadBytes + v % kVecs * sizeof(Vec);
+    if (v % kVecs == 0) __builtin_prefetch(part + kAhead);
+    if constexpr (kNibbles) {
+      Quads::load_nibbles(part, offset, w[0][v], w[kQuads - 1][v]);
+    } else {
+      w[0][v] = Quads::load(part);
+    }
+  }
+#pragma GCC unroll 2
+  for (int quad = 0; quad < kQuads; ++quad) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      float* sum = acc + r * acc_stride + v * Vec::kWidth;
-      const Vec x_scale(x.scale[r * x.side_stride]);
-      Vec next = fma(to_float(dot[r][v].total()), mul(x_scale, w_scale), Vec::load(sum));
-      if (s.minimum) {
-        const Vec x_sum(static_cast<float>(x.sum[r * x.side_stride]));
-        next = fma(x_sum, mul(x_scale, minimum), next);
-      }
-      next.store(sum);
+#pragma GCC unroll 8
+      for (int v = 0; v < kAll; ++v) dot[r][v].add_products(w[quad][v], words[r] + (i * kQuads + quad) * Dot::kWords);
     }
   }
 }
 
-// Not inlined, so that the compiler has all registers for it.
-template <int kRows, int kPanels, bool kNibbles>
+// The dot products of one group of kRows x kPanels, of which quads are the first panel's.
+template <int kRows, int kPanels, int kGroup, bool kNibbles>
+EADEM_LANE void int8_group_dots(Dot (&dot)[kRows][kPanels * kVecs], const Int8Rows& x, const std::byte* quads,
+                                size_t panel_stride, int offset) {
+  constexpr int kSteps = kGroup / 4 / (kNibbles ? 2 : 1);
+  const int32_t* words[kRows];
+  const std::byte* panel[kPanels];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    words[r] = opaque(x.words + r * x.stride);
+    const Dot start = Dot::start(x.sum[r * x.side_stride], offset);
+#pragma GCC unroll 8
+    for (int v = 0; v < kPanels * kVecs; ++v) dot[r][v] = start;
+  }
+#pragma GCC unroll 8
+  for (int p = 0; p < kPanels; ++p) panel[p] = opaque(quads + p * panel_stride);
+  // Of one row, which waits for memory, a long loop reads 8 % less than a short one.
+  if constexpr (kRows > 2 && Dot::kWords == 1) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kSteps; ++i) int8_step<kRows, kPanels, kNibbles>(dot, words, panel, i, offset);
+  } else {
+#pragma GCC unroll 2
+    for (int i = 0; i < kSteps; ++i) int8_step<kRows, kPanels, kNibbles>(dot, words, panel, i, offset);
+  }
+}
+
+// sum = fma(dot, scales, sum) for one group (and for its minimum).
+template <int kRows, int kAll>
+EADEM_LANE void int8_group_scale(Vec (&sum)[kRows][kAll], const Dot (&dot)[kRows][kAll], const Int8Rows& x,
+                                 const std::byte* side, size_t panel_stride, const LinearShape& s) {
+#pragma GCC unroll 8
+  for (int v = 0; v < kAll; ++v) {
+    const std::byte* const scales = side + v / kVecs * panel_stride;
+    const Vec w_scale = load_scales(s, scales, v % kVecs * Vec::kWidth);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      sum[r][v] = fma(to_float(dot[r][v].total()), mul(Vec(x.scale[r * x.side_stride]), w_scale), sum[r][v]);
+    }
+    if (!s.minimum) continue;
+    const Vec minimum = load_scales(s, scales + scale_bytes(s), v % kVecs * Vec::kWidth);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Vec x_sum(static_cast<float>(x.sum[r * x.side_stride]));
+      sum[r][v] = fma(x_sum, mul(Vec(x.scale[r * x.side_stride]), minimum), sum[r][v]);
+    }
+  }
+}
+
+// Chains of kRows x kPanels over groups [begin, end). Not inlined, so that the compiler has all registers for it.
+template <int kRows, int kPanels, int kGroup, bool kNibbles>
 [[gnu::noinline]] static void int8_block(float* acc, int64_t acc_stride, Int8Rows x, const std::byte* panel,
-                                         size_t panel_stride, const LinearShape& s, int begin, int end) {
+                                         size_t panel_stride, LinearShape s, int begin, int end) {
+  constexpr int kAll = kPanels * kVecs;
+  const int offset = kNibbles ? nibble_zero(s) : Dot::kOffset;
+  GroupCursor quads = GroupCursor::of_weights(s, panel, begin), side = GroupCursor::of_scales(s, panel, begin);
+  Vec sum[kRows][kAll];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kAll; ++v) sum[r][v] = Vec::load(acc + r * acc_stride + v * Vec::kWidth);
+  }
   for (int g = begin; g < end; ++g) {
-    int8_group_block<kRows, kPanels, kNibbles>(acc, acc_stride, x, panel + int8_quads_at(s, g),
-                                               panel + int8_side_at(s, g), panel_stride, s);
-    x.words += s.group / 4 * Dot::kWords, x.scale += 1, x.sum += 1;
+    Dot dot[kRows][kAll];
+    int8_group_dots<kRows, kPanels, kGroup, kNibbles>(dot, x, quads.at, panel_stride, offset);
+    int8_group_scale(sum, dot, x, side.at, panel_stride, s);
+    quads.advance(), side.advance();
+    x.words += kGroup / 4 * Dot::kWords, x.scale += 1, x.sum += 1;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kAll; ++v) sum[r][v].store(acc + r * acc_stride + v * Vec::kWidth);
   }
 }
 
@@ -144,11 +210,14 @@ EADEM_FN void int8_rows(float* acc, int64_t acc_stride, const Int8Rows& x, int r
   for_row_blocks<kInt8Rows>(rows, [&]<int kRows>(int first) {
     const Int8Rows block{x.words + first * x.stride, x.scale + first * x.side_stride, x.sum + first * x.side_stride,
                          x.stride, x.side_stride};
+    float* const first_sum = acc + first * acc_stride;
+    constexpr int kLarge = numerics::kQuantisedGroup, kSmall = numerics::kStoredGroup;
     if (has_nibbles(s)) {
-      int8_block<kRows, kPanels, true>(acc + first * acc_stride, acc_stride, block, panel, panel_stride, s, begin, end);
+      int8_block<kRows, kPanels, kSmall, true>(first_sum, acc_stride, block, panel, panel_stride, s, begin, end);
+    } else if (s.group == kSmall) {
+      int8_block<kRows, kPanels, kSmall, false>(first_sum, acc_stride, block, panel, panel_stride, s, begin, end);
     } else {
-      int8_block<kRows, kPanels, false>(acc + first * acc_stride, acc_stride, block, panel, panel_stride, s, begin,
-                                        end);
+      int8_block<kRows, kPanels, kLarge, false>(first_sum, acc_stride, block, panel, panel_stride, s, begin, end);
     }
   });
 }

@@ -69,7 +69,7 @@ alignas(64) inline constexpr float kFloatBases[kPanel] = {kFloatBase, kFloatBase
 
 // The dot products of one group, left in tile kSum: x at the first row's elements of it, stride bytes from row to row.
 template <int kSum, int kGroup, bool kNibbles>
-EADEM_INLINE void int8_group_dots(std::byte* expanded, const int8_t* x, size_t stride, const std::byte* w, int zero) {
+EADEM_INLINE void int8_tile_dots(std::byte* expanded, const int8_t* x, size_t stride, const std::byte* w, int zero) {
   tile_load<kSum>(kFloatBases, 0);
   if constexpr (kNibbles) {
     expand_nibble_quads(w, zero, expanded);
@@ -81,8 +81,8 @@ EADEM_INLINE void int8_group_dots(std::byte* expanded, const int8_t* x, size_t s
 
 // acc = fma(dot, scales, acc) for the rows of one group (and for its minimum).
 template <bool kMinimum>
-EADEM_INLINE void int8_group_scale(const LinearShape& s, const TileInt8& scratch, int slot, int group,
-                                   const std::byte* side, Vec* acc) {
+EADEM_INLINE void int8_tile_scale(const LinearShape& s, const TileInt8& scratch, int slot, int group,
+                                  const std::byte* side, Vec* acc) {
   const float* const dots = scratch.dots[slot];
   const float* const scale = scratch.scale + group * kTileRows;
   const Vec w_scale = load_scales(s, side, 0);
@@ -116,22 +116,6 @@ EADEM_FN void gather_scales(const LinearCall& call, int row, int rows, TileInt8&
   for (int r = 0; r < rows; ++r) store_outputs(call, row + r, panel, sums + r * kPanel, kTileRows * kPanel);
 }
 
-// Walks the weights, or the scales, of all groups of panels that lie behind each other.
-struct GroupCursor {
-  const std::byte* at;
-  const size_t neighbour, pair;  // bytes to the other group of a pair, and from pair to pair
-  const int groups;
-  int group = 0;
-
-  // True behind a panel's last group.
-  EADEM_LANE bool advance() {
-    const bool last = group + 1 == groups;
-    at += group % 2 != 0 ? pair - neighbour : last ? pair : neighbour;
-    group = last ? 0 : group + 1;
-    return last;
-  }
-};
-
 // Panels [begin, end) that a tile of rows meets.
 struct PanelRun {
   const std::byte* weights;  // of panel `begin`
@@ -156,8 +140,8 @@ class Int8Panels {
         total_((run.end - run.begin) * groups_),
         zero_(nibble_zero(shape_)),
         x_(call.x.q + static_cast<int64_t>(row) * shape_.k_padded),
-        quads_{run.weights, int8_quads_bytes(shape_), int8_pair_bytes(shape_), groups_},
-        side_{run.weights + int8_side_at(shape_, 0), int8_side_bytes(shape_), int8_pair_bytes(shape_), groups_},
+        quads_(GroupCursor::of_weights(shape_, run.weights)),
+        side_(GroupCursor::of_scales(shape_, run.weights)),
         ahead_(run.ahead),
         stop_(run.stop),
         panel_(run.begin),
@@ -194,13 +178,13 @@ class Int8Panels {
         __builtin_prefetch(ahead_, 0, 2);
         ahead_ += 64;
       }
-      int8_group_dots<kTile, kGroup, kNibbles>(scratch_.expanded[i & kGroupsAhead], x_ + quads_.group * kGroup,
-                                               static_cast<size_t>(shape_.k_padded), quads_.at, zero_);
+      int8_tile_dots<kTile, kGroup, kNibbles>(scratch_.expanded[i & kGroupsAhead], x_ + quads_.group * kGroup,
+                                              static_cast<size_t>(shape_.k_padded), quads_.at, zero_);
       quads_.advance();
     }
     if (i > 0 && i <= total_) tile_store<1 - kTile>(scratch_.dots[(i - 1) & kGroupsAhead]);
     if (i < kGroupsAhead || i >= total_ + kGroupsAhead) return;
-    int8_group_scale<kMinimum>(shape_, scratch_, (i - kGroupsAhead) & kGroupsAhead, side_.group, side_.at, acc_);
+    int8_tile_scale<kMinimum>(shape_, scratch_, (i - kGroupsAhead) & kGroupsAhead, side_.group, side_.at, acc_);
     const bool last = side_.advance();
     if (--left_ == 0) end_chains(last);
   }

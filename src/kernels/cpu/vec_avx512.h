@@ -172,7 +172,7 @@ struct Dot {
 
 // Shapes of the inner blocks: rows x panels whose chains fill the registers.
 inline constexpr int kFmaRows = 6, kFmaPanels = 2;
-inline constexpr int kInt8Rows = 4, kInt8Panels = 2;
+inline constexpr int kInt8Rows = 6, kInt8Panels = 2;
 
 }  // namespace
 }  // namespace eadem::kernels::cpu
