@@ -1,6 +1,7 @@
 """Writes the cells of the invariance matrix: a pairwise array (each pair of values of two variables is in some cell).
 
-usage: make_cells.py > ARRAY, the first part of cells_long.txt; the cells after it were chosen by hand
+usage: make_cells.py [ISA...] > ARRAY, by default the first part of cells_long.txt, of amx, avx512_bf16 and avx2_vnni
+the last; the cells between were chosen by hand
 
 Columns: numerics isa threads batch chunk prefix preempt score max_prompt. Slow sets get short prompts; a pair that no
 legal cell can hold is left out (a cached prefix needs a prompt of more than one block, for example).
@@ -8,10 +9,11 @@ legal cell can hold is left out (a cached prefix needs a prompt of more than one
 
 import itertools
 import random
+import sys
 
 VARIABLES = {
     "numerics": ["fma32", "int8", "mma16"],
-    "isa": ["avx512", "avx2", "reference"],
+    "isa": sys.argv[1:] or ["avx512", "avx2", "reference"],
     "threads": [1, 2, 3],
     "batch": [1, 2, 7, 16, 33],
     "chunk": [1, 7, 64, 500, 2048],
@@ -28,7 +30,7 @@ def max_prompt(cell):
         return 130 if cell["prefix"] != "cold" else 23
     if cell["numerics"] == "mma16" or cell["chunk"] == 1:
         return 130
-    return 0 if cell["batch"] > 2 and cell["isa"] == "avx512" else 333
+    return 0 if cell["batch"] > 2 and cell["isa"] in ("amx", "avx512_bf16", "avx512") else 333
 
 
 def legal(cell):
@@ -54,6 +56,8 @@ def main():
             continue
         missing -= pairs_of(best)
         print(*(best[name] for name in NAMES), max_prompt(best))
+    if sys.argv[1:]:
+        return
     print("# A pool too small for the batch: sequences push each other out.")
     print("fma32 best 2 33 512 cold -1 0 0")
     print("# The negative control.")
