@@ -126,8 +126,10 @@ def fuzz_suite(name, command, options, reports):
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     flags = [
+        # The short run tries the same inputs each time; only long ones look for new ones.
+        f"-seed={0 if options.long else 1}",
         f"-max_total_time={seconds}",
-        "-timeout=20",
+        "-timeout=60",
         "-rss_limit_mb=3000",
         "-print_final_stats=1",
         "-verbosity=0",
@@ -136,7 +138,7 @@ def fuzz_suite(name, command, options, reports):
     # libFuzzer looks for leaks after each input; at exit it would report an allocation of its own.
     environment = {"ASAN_OPTIONS": "leak_check_at_exit=0"}
     run = [command[0], *flags, str(scratch), *command[1:]]
-    return Suite(f"fuzz/{name}", "fuzz", run, seconds + 120, environment=environment)
+    return Suite(f"fuzz/{name}", "fuzz", run, seconds + 600, environment=environment)
 
 
 def interpreter_of(file):

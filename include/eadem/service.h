@@ -55,6 +55,7 @@ class Service {
   void cancel(uint64_t ticket);
   // From now on new requests are refused; those under way go on. Any thread.
   void drain();
+  // Every request has ended, and stats() counts it.
   bool idle() const;
   ServiceStats stats() const;
 

@@ -72,13 +72,14 @@ struct Service::State {
   Inbox inbox;
   ServiceStats stats;  // of the last step
   uint64_t last_ticket = 0;
-  std::unordered_set<uint64_t> open;  // tickets whose on_done has not returned
+  std::unordered_set<uint64_t> open;  // tickets whose end the statistics do not know yet
   int waiting = 0;                    // requests taken that have not started
   int unheard = 0;                    // sequences of requests that the engine did not know at the last step
   bool draining = false, stopping = false;
 
   // Of the service's thread alone.
   std::unordered_map<uint64_t, Engine::Ticket> tickets;
+  std::vector<uint64_t> ended;  // whose on_done has returned since the last publish()
   std::thread thread;
 };
 
@@ -163,8 +164,7 @@ Callbacks Service::State::followed(uint64_t ticket, Callbacks callbacks) {
     leave_queue();
     tickets.erase(ticket);
     if (then) then(std::move(answers));
-    const std::lock_guard lock(mutex);
-    open.erase(ticket);
+    ended.push_back(ticket);
   };
   return callbacks;
 }
@@ -193,10 +193,13 @@ void Service::State::stop_all(Inbox taken) {
   }
 }
 
+// Whoever finds the service idle finds the ends of all its requests counted.
 void Service::State::publish() {
   const ServiceStats now = snapshot(engine);
   const std::lock_guard lock(mutex);
   stats = now;
+  for (const uint64_t ticket : ended) open.erase(ticket);
+  ended.clear();
   unheard = 0;
   for (const Asked& asked : inbox.asked) unheard += sequences_of(asked.request);
 }

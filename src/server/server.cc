@@ -21,7 +21,7 @@ struct Server::State {
 
   const char* phase() const {
     if (draining) return "draining";
-    return service == nullptr ? "loading" : "ready";
+    return loaded.load() == nullptr ? "loading" : "ready";
   }
 
   Metrics::Moment moment() const {
@@ -101,10 +101,10 @@ Result<void> Server::load() {
   openai.service = state.service.get();
   openai.metrics = &state.metrics;
   if (openai.model_names.empty()) openai.model_names = {state.options.service.engine.model};
-  state.loaded = state.service.get();
   std::vector<Route> routes = state.own_routes();
   for (Route& route : openai_routes(openai)) routes.push_back(std::move(route));
   state.wire->set_routes(std::move(routes));
+  state.loaded = state.service.get();  // last: whom /health tells that the server is ready finds every route
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const Engine& engine = state.service->engine();
   state.log->event(

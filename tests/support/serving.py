@@ -23,8 +23,10 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIXTURE_MODELS = ROOT / "tests" / "accuracy" / "fixtures" / "models"
+# Bounds of what never takes so long: whoever waits for less fails on a busy machine.
 START_SECONDS = 120
-STOP_SECONDS = 60
+STOP_SECONDS = 120
+PATIENCE = 120
 ADDRESS = re.compile(r"https?://(?:\[[0-9a-f:]+\]|[\w.-]+):(\d+)")
 
 
@@ -43,11 +45,17 @@ def wait_until(condition, seconds, what, pause=0.005):
         time.sleep(pause)
 
 
+_kept_ports = []
+
+
 def free_port():
-    """A TCP port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A TCP port that nobody listens on. The system gives it to nobody else for as long as this process lives: a socket
+    that is bound to it and does not listen leaves it to those who ask for it by number."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", 0))
+    _kept_ports.append(kept)
+    return kept.getsockname()[1]
 
 
 def memory_of(pid, field="VmRSS"):
@@ -127,9 +135,9 @@ def servers_of(tmp_path, default_model):
     cleanly."""
     started = []
 
-    def start(*options, model=default_model, **arguments):
+    def start(*options, model=default_model, port=0, **arguments):
         server = Server(model, *options, folder=tmp_path / f"server{len(started)}", **arguments)
-        started.append(server.start())
+        started.append(server.start(port))
         return server
 
     yield start
@@ -309,7 +317,18 @@ class Server:
         assert status == 200, (status, answer)
         return answer
 
-    def wait_idle(self, seconds=30):
+    def wait_ended(self, reason, count, seconds=PATIENCE):
+        """Until so many answers have ended for this reason, and never more: an answer is counted when its reply has
+        ended, which may be a moment after the engine is idle."""
+
+        def ended():
+            found = self.stats()["answers"][reason]
+            assert found <= count, f"{found} answers ended by {reason}, not {count}"
+            return found == count
+
+        wait_until(ended, seconds, f"{count} answers to end by {reason}")
+
+    def wait_idle(self, seconds=PATIENCE):
         """Until nothing runs, waits or holds KV blocks; the stats then."""
 
         def idle():

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <latch>
 #include <mutex>
 #include <thread>
 
@@ -96,15 +97,18 @@ Result<void> run_in_process(Trial& trial) {
 
 namespace {
 
-// Asks every question of the trial, one after the other, beginning at another one than the other threads do.
-void ask_in_turn(Service& service, const std::vector<Question>& questions, size_t first,
+// Asks every question of the trial, one after the other, beginning at another one than the other threads do. No first
+// question is answered before all threads have asked theirs: that they meet is no matter of chance.
+void ask_in_turn(Service& service, const std::vector<Question>& questions, size_t first, std::latch& all_asked,
                  std::vector<std::vector<Completion>>& answers) {
   for (size_t i = 0; i < questions.size(); ++i) {
     const size_t which = (first + i) % questions.size();
     std::promise<std::vector<Completion>> promise;
     Callbacks callbacks;
+    callbacks.on_start = [&all_asked] { all_asked.wait(); };
     callbacks.on_done = [&promise](std::vector<Completion> all) { promise.set_value(std::move(all)); };
     const Submission submission = service.submit(questions[which].request, std::move(callbacks));
+    if (i == 0) all_asked.count_down();
     if (submission.admission == Admission::kAccepted) answers[which] = promise.get_future().get();
   }
 }
@@ -122,9 +126,10 @@ Result<void> run_in_service(Trial& trial) {
   trial.count("engines");
   std::vector<std::vector<std::vector<Completion>>> answers(clients);
   std::vector<std::thread> threads;
+  std::latch all_asked(trial.questions().empty() ? 0 : trial.number());
   for (size_t client = 0; client < clients; ++client) {
     answers[client].resize(trial.questions().size());
-    threads.emplace_back([&, client] { ask_in_turn(*service, trial.questions(), client, answers[client]); });
+    threads.emplace_back([&, client] { ask_in_turn(*service, trial.questions(), client, all_asked, answers[client]); });
   }
   for (std::thread& thread : threads) thread.join();
   trial.count("clients", static_cast<int64_t>(clients));

@@ -1,8 +1,9 @@
 """Endpoints of all kinds for the black-box matrix, in a few lines: how they run requests, and what is wrong with them.
 
 A stub's answers are numbers made from the prompt. Its engine is one thread that takes steps: `together` gives each
-running request a token in every step, `one` works on the oldest alone. `variant` makes a logprob depend on how many
-run; `counts` lets only the gauge do so.
+running request a token in every step, `one` works on the oldest alone. What a step drew is sent before the next step,
+so that clients see what ran when, however busy the machine is. `variant` makes a logprob depend on how many run;
+`counts` lets only the gauge do so.
 """
 
 import contextlib
@@ -38,6 +39,23 @@ class Stub:
                     self._draw(request, len(now))
                 self.running = [request for request in self.running if request["left"] > 0]
             time.sleep(self.step)
+            while not self.stopped and any(self._is_owed(request) for request in now):
+                time.sleep(0.0002)
+
+    @staticmethod
+    def _is_owed(request):
+        """Whether something that was drawn is not sent yet, and somebody still reads."""
+        return request["out"].unfinished_tasks > 0 and not request["gone"]
+
+    @staticmethod
+    def drawn(request):
+        """What is drawn for a request; each is sent when the next is asked for."""
+        try:
+            while (one := request["out"].get()) is not None:
+                yield one
+                request["out"].task_done()
+        finally:
+            request["gone"] = True
 
     def _draw(self, request, together):
         request["left"] -= 1
@@ -53,10 +71,11 @@ class Stub:
         if body.get("temperature") and body.get("seed") is None:
             digest = random.randbytes(8)
         request = {"left": body.get("max_tokens", 16), "random": random.Random(digest), "out": queue.Queue()}
+        request["gone"] = False
         with self.lock:
             self.running.append(request)
             self.lock.notify_all()
-        return request["out"]
+        return request
 
     # ---- the wire ----
 
@@ -136,15 +155,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return {"choices": [choice], "model": "stub"}
 
     def _answer(self, body):
-        out = self.stub.submit(body)
+        answer = self.stub.drawn(self.stub.submit(body))
         if not body.get("stream"):
-            drawn = list(iter(out.get, None))
+            drawn = list(answer)
             usage = {"prompt_tokens": len(body["prompt"].split()), "completion_tokens": len(drawn)}
             return self._send(200, {**self._choice(body, drawn, "length"), "usage": usage})
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
-        for one in iter(out.get, None):
+        for one in answer:
             self.wfile.write(f"data: {json.dumps(self._choice(body, [one], None))}\n\n".encode())
         self.wfile.write(f"data: {json.dumps(self._choice(body, [], 'length'))}\n\ndata: [DONE]\n\n".encode())
 

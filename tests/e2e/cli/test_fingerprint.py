@@ -108,18 +108,25 @@ def test_weights_are_hashed_once_and_again_on_request(eadem):
     shutil.copytree(eadem.model, model)
     eadem.model = model
     digests = pathlib.Path(eadem.environment["EADEM_CACHE"]) / "digests"
+
+    def written(when):
+        for file in model.iterdir():
+            os.utime(file, (when, when))
+
+    written(time.time() + 3600)  # after whatever moment the program takes for now
     fresh = info(eadem)["identity"]["weights"]
     assert not digests.exists(), "files that changed just now are not believed, so nothing is kept"
+    written(time.time() - 3600)
     time.sleep(2.1)
     assert info(eadem)["identity"]["weights"] == fresh
     (entry,) = digests.iterdir()
     kept = json.loads(entry.read_text())
     assert kept["digest"] == fresh
-    written = entry.stat().st_mtime_ns
-    assert info(eadem)["identity"]["weights"] == fresh and entry.stat().st_mtime_ns == written, "read, not written"
+    kept_at = entry.stat().st_mtime_ns
+    assert info(eadem)["identity"]["weights"] == fresh and entry.stat().st_mtime_ns == kept_at, "read, not written"
     info(eadem, "--recheck-weights")
     (entry,) = digests.iterdir()
-    assert entry.stat().st_mtime_ns != written, "hashed again, and kept again"
+    assert entry.stat().st_mtime_ns != kept_at, "hashed again, and kept again"
     # An entry that lies about its digest and has no valid check of its own is not believed.
     entry.write_text(json.dumps({**kept, "digest": "0" * 64}))
     assert info(eadem)["identity"]["weights"] == fresh

@@ -77,9 +77,10 @@ def test_serve(folder):
     try:
         address = re.fullmatch(r"listening on (http://127.0.0.1:\d+)\n", server.stdout.readline()).group(1)
         done = run(asked.replace("http://127.0.0.1:8000", address), folder)
-        assert json.loads(done.stdout)["choices"][0]["text"], done.stdout + done.stderr
+        # It is drawn without a seed: that a text is empty is possible, that nothing was drawn is not.
+        assert 1 <= json.loads(done.stdout)["usage"]["completion_tokens"] <= 8, done.stdout + done.stderr
         server.terminate()
-        assert server.wait(60) == 0
+        assert server.wait(120) == 0
     finally:
         server.kill()
         server.wait()

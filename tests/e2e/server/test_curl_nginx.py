@@ -8,13 +8,13 @@ import subprocess
 import time
 
 import pytest
-from serving import free_port, joined, sse_events, wait_until
+from serving import PATIENCE, free_port, joined, sse_events, wait_until
 
 BODY = {"prompt": "The sky is", "max_tokens": 16, "temperature": 0, "ignore_eos": True, "logprobs": 0}
 
 
 def curl(*arguments, status=0):
-    command = ["curl", "--silent", "--show-error", "--max-time", "60", *map(str, arguments)]
+    command = ["curl", "--silent", "--show-error", "--max-time", "300", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True)
     assert done.returncode == status, (done.returncode, done.stderr)
     return done.stdout
@@ -127,7 +127,7 @@ def proxy(server, certificate, tmp_path_factory):
     context = ssl.create_default_context(cafile=certificate[0])
 
     def connect():
-        return http.client.HTTPSConnection("localhost", listen, context=context, timeout=60)
+        return http.client.HTTPSConnection("localhost", listen, context=context, timeout=300)
 
     def answers():
         assert process.poll() is None, (folder / "error.log").read_text()
@@ -139,11 +139,11 @@ def proxy(server, certificate, tmp_path_factory):
             return False
 
     try:
-        wait_until(answers, 20, "nginx", 0.05)
+        wait_until(answers, PATIENCE, "nginx", 0.05)
         yield connect
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE)
 
 
 def post(connection, body):
@@ -153,19 +153,29 @@ def post(connection, body):
     return response
 
 
-def test_a_stream_passes_nginx_event_by_event(server, proxy):
-    direct = joined(server.stream("/v1/completions", {**BODY, "max_tokens": 64}))
-    connection = proxy()
+def timed_stream(connection):
+    """A stream of 64 tokens through the proxy, joined, and the times when its events came."""
     response = post(connection, {**BODY, "max_tokens": 64, "stream": True})
     events, times = [], []
     for data in sse_events(iter(response.readline, b"")):
         times.append(time.monotonic())
         events.append(data)
     assert events.pop() == "[DONE]"
-    through = joined(map(json.loads, events))
-    assert through["choices"] == direct["choices"]
-    # Held back by a buffer they would all come at the end: most of the time must lie between the first and the last.
-    assert times[-1] - times[0] > 0.1 and len({round(t, 3) for t in times}) > 16
+    return joined(map(json.loads, events)), times
+
+
+def test_a_stream_passes_nginx_event_by_event(server, proxy):
+    direct = joined(server.stream("/v1/completions", {**BODY, "max_tokens": 64}))
+    connection = proxy()
+    # Held back by a buffer they would come all at the end, every time: most of the time must lie between the first and
+    # the last. A busy machine may hold up who reads here, and then they seem to come together.
+    for _ in range(20):
+        through, times = timed_stream(connection)
+        assert through["choices"] == direct["choices"]
+        one_by_one = times[-1] - times[0] > 0.1 and len({round(t, 3) for t in times}) > 16
+        if one_by_one:
+            break
+    assert one_by_one, times
     # Keep-alive through the proxy.
     whole = json.loads(post(connection, BODY).read())
     assert whole["choices"][0]["text"] == direct["choices"][0]["text"][: len(whole["choices"][0]["text"])]
@@ -180,4 +190,5 @@ def test_a_client_that_leaves_nginx_is_cancelled(server, proxy):
         response.readline()
     connection.close()
     response.close()
-    assert server.wait_idle(10)["answers"]["cancelled"] == before + 1
+    server.wait_ended("cancelled", before + 1)
+    server.wait_idle()

@@ -12,9 +12,10 @@ import struct
 import time
 
 import pytest
-from serving import joined, wait_until
+from serving import PATIENCE, free_port, joined, wait_until
 
-LONG = {"prompt": "Go on and on:", "max_tokens": 1500, "temperature": 0, "ignore_eos": True, "logprobs": 0}
+# So long that no answer is over before its test has done what it will.
+LONG = {"prompt": "Go on and on:", "max_tokens": 4000, "temperature": 0, "ignore_eos": True, "logprobs": 0}
 REFERENCE = {"prompt": "The sky is", "max_tokens": 24, "temperature": 0.9, "seed": 8, "logprobs": 2, "ignore_eos": True}
 
 
@@ -41,7 +42,7 @@ def unharmed(request):
         return
     server, before = request.getfixturevalue("server"), request.getfixturevalue("expected")
     yield
-    server.wait_idle(120)
+    server.wait_idle()
     assert bits(server) == before
 
 
@@ -59,43 +60,50 @@ def freed_after(server, streams):
     for stream in streams:
         stream.next()
     # The stats are of the end of a step, a moment after its tokens are told.
-    wait_until(lambda: server.stats()["running"] == len(streams), 10, "all to run")
+    wait_until(lambda: server.stats()["running"] == len(streams), PATIENCE, "all to run")
     started = time.monotonic()
     for stream in streams:
         stream.close()
-    server.wait_idle(10)
+    server.wait_idle()
     return time.monotonic() - started
 
 
+def fastest_of(server, clients, enough):
+    """The least time of some in which that many clients' blocks are free: a timer would delay each of them, a busy
+    machine may delay some. Every answer must have been cancelled."""
+    before, times = server.stats()["answers"]["cancelled"], []
+    while len(times) < 20 and min(times, default=enough) >= enough:
+        times.append(freed_after(server, [server.stream("/v1/completions", LONG) for _ in range(clients)]))
+    server.wait_ended("cancelled", before + clients * len(times))
+    return min(times)
+
+
 def test_a_client_that_goes_frees_its_blocks_at_once(server):
-    before = server.stats()["answers"]["cancelled"]
-    times = [freed_after(server, [server.stream("/v1/completions", LONG)]) for _ in range(5)]
-    # A busy machine may delay one of them; none may wait for a timer.
-    assert min(times) < 0.1 and max(times) < 2, times
-    assert server.stats()["answers"]["cancelled"] == before + 5
+    assert fastest_of(server, 1, 0.1) < 0.1
 
 
 def test_many_clients_that_go_together(server):
-    times = [freed_after(server, [server.stream("/v1/completions", LONG) for _ in range(16)]) for _ in range(2)]
-    assert min(times) < 0.5, times
+    assert fastest_of(server, 16, 0.5) < 0.5
 
 
 def test_a_client_that_waits_for_a_whole_answer_and_goes(server):
     before = server.stats()["answers"]["cancelled"]
     connection = server.connect()
     send(connection, {**LONG, "n": 2})
-    wait_until(lambda: server.stats()["running"] == 2, 10, "the request to run")
+    wait_until(lambda: server.stats()["running"] == 2, PATIENCE, "the request to run")
     reset(connection.sock)
-    server.wait_idle(5)
-    assert server.stats()["answers"]["cancelled"] == before + 2
+    server.wait_idle()
+    server.wait_ended("cancelled", before + 2)
 
 
 def test_a_client_that_goes_while_its_prompt_is_computed(server):
+    before = server.stats()["answers"]["cancelled"]
     connection = server.connect()
     send(connection, {**LONG, "prompt": "All work and no play. " * 250})
-    wait_until(lambda: server.stats()["running"] == 1, 10, "the request to run")
+    wait_until(lambda: server.stats()["running"] == 1, PATIENCE, "the request to run")
     reset(connection.sock)
-    server.wait_idle(10)
+    server.wait_idle()
+    server.wait_ended("cancelled", before + 1)
 
 
 def test_a_client_that_stops_asking_still_gets_its_answer(server):
@@ -145,11 +153,12 @@ def test_a_reader_that_does_not_read_holds_up_nobody(serve, smollm2):
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", server.port))
         slow.sendall(head(len(payload)) + payload)
-        wait_until(lambda: server.stats()["running"] == 4, 10, "the slow one to run")
+        # It runs, or is cut off already.
+        wait_until(lambda: (stats := server.stats())["running"] or stats["answers"]["cancelled"], PATIENCE, "a start")
         assert bits(server) == first
         # What is not read is bounded: past the bound the client is cut off and its answer cancelled.
-        stats = server.wait_idle(120)
-        assert stats["answers"]["cancelled"] == 4
+        server.wait_ended("cancelled", 4)
+        server.wait_idle()
         assert server.resident() < memory + pool + (32 << 20)
     assert bits(server) == first
 
@@ -165,20 +174,20 @@ def test_connections_that_never_finish_asking_are_ended(serve):
     }
     files = server.open_files()
     for what, start in beginnings.items():
-        with server.socket(20) as connection:
+        with server.socket(60) as connection:
             connection.sendall(start)
             began = time.monotonic()
             answer = read_all(connection)
-            assert time.monotonic() - began < 10, what
+            assert time.monotonic() - began < 30, what
             assert answer == b"" or answer.startswith(b"HTTP/1.1 408 "), (what, answer)
     # One byte a second is no way around it.
-    with server.socket(20) as connection:
+    with server.socket(60) as connection:
         began = time.monotonic()
         with pytest.raises(OSError):
-            while time.monotonic() - began < 15:
+            while time.monotonic() - began < 60:
                 connection.sendall(b"G")
                 time.sleep(0.25)
-    wait_until(lambda: server.open_files() <= files, 10, "the sockets to be closed")
+    wait_until(lambda: server.open_files() <= files, PATIENCE, "the sockets to be closed")
 
 
 def test_idle_connections_do_not_keep_others_out(serve):
@@ -187,46 +196,47 @@ def test_idle_connections_do_not_keep_others_out(serve):
     # Beyond the limit connections are refused or closed, and once the idle ones go there is room again.
     for connection in idle:
         connection.close()
-    wait_until(lambda: server.get("/health")[0] == 200, 10, "room")
+    wait_until(lambda: server.get("/health")[0] == 200, PATIENCE, "room")
 
 
 # ---- the server's own troubles ----
 
 
-def attempt(server, prompt):
+def attempt(server, prompt, max_tokens):
     """A stream's text, or None where the connection broke."""
     try:
-        stream = server.stream("/v1/completions", {**LONG, "prompt": prompt, "max_tokens": 150})
+        stream = server.stream("/v1/completions", {**LONG, "prompt": prompt, "max_tokens": max_tokens})
         return joined(stream)["choices"][0]["text"]
     except (OSError, http.client.HTTPException, AssertionError):
         return None
 
 
 def test_a_kill_under_load_and_a_restart(serve, smollm2):
-    server = serve(model=smollm2)
-    first, port = bits(server), server.port
+    port = free_port()
+    server = serve(model=smollm2, port=port)
+    first = bits(server)
     prompts = [f"Chapter {i}." for i in range(8)]
     whole = {
         prompt: joined(server.stream("/v1/completions", {**LONG, "prompt": prompt, "max_tokens": 150}))
         for prompt in prompts[:2]
     }
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        streams = [pool.submit(attempt, server, prompt) for prompt in prompts]
-        wait_until(lambda: server.stats()["running"] == 8, 30, "all to run")
+        streams = [pool.submit(attempt, server, prompt, LONG["max_tokens"]) for prompt in prompts]
+        wait_until(lambda: server.stats()["running"] == 8, PATIENCE, "all to run")
         server.kill()
-        assert [stream.result(20) for stream in streams] == [None] * 8
+        assert [stream.result(PATIENCE) for stream in streams] == [None] * 8
     server.start(port)
     assert server.port == port
     assert bits(server) == first
     for prompt, answer in whole.items():
-        assert attempt(server, prompt) == answer["choices"][0]["text"]
+        assert attempt(server, prompt, 150) == answer["choices"][0]["text"]
 
 
 def test_a_full_disk_for_logs(serve):
     server = serve("--log-file", "/dev/full")
     answers = [server.ask("/v1/completions", {**REFERENCE, "max_tokens": 4})["choices"] for _ in range(5)]
     assert all(answer == answers[0] for answer in answers)
-    wait_until(lambda: server.stats()["log"]["dropped"] > 0, 5, "lines to be dropped")
+    wait_until(lambda: server.stats()["log"]["dropped"] > 0, PATIENCE, "lines to be dropped")
     assert server.metric("eadem_log_dropped_total") > 0
 
 
@@ -241,17 +251,17 @@ def test_sigterm_drains(serve, smollm2):
     heads = [stream.next()["choices"][0]["text"] for stream in streams]
     server.process.send_signal(signal.SIGTERM)
     # New requests are refused (or find nobody); those under way are finished to the last token.
-    assert wait_until(lambda: refused(server), 10, "new requests to be refused")
+    assert wait_until(lambda: refused(server), PATIENCE, "new requests to be refused")
     texts = [begin + joined(stream)["choices"][0]["text"] for begin, stream in zip(heads, streams, strict=True)]
     assert texts == expected
-    assert server.process.wait(30) == 0
+    assert server.process.wait(PATIENCE) == 0
     server.process = None
 
 
 def refused(server):
     try:
-        status, headers, _ = server.post("/v1/completions", {**REFERENCE, "max_tokens": 1}, timeout=10)
-    except OSError:
+        status, headers, _ = server.post("/v1/completions", {**REFERENCE, "max_tokens": 1})
+    except (ConnectionError, http.client.HTTPException):
         return True
     assert status in (200, 503), status
     return status == 503 and ("retry-after" in headers or headers.get("connection") == "close")
@@ -259,26 +269,23 @@ def refused(server):
 
 def test_a_drain_that_takes_too_long_is_cut(serve, smollm2):
     server = serve("--drain-timeout", 1, model=smollm2)
-    stream = server.stream("/v1/completions", {**LONG, "max_tokens": 4000})
+    stream = server.stream("/v1/completions", LONG)
     stream.next()
-    began = time.monotonic()
-    server.stop(20)
-    assert time.monotonic() - began < 15
+    server.stop()
     with pytest.raises((OSError, http.client.HTTPException, AssertionError)):
         joined(stream)
 
 
 def test_a_full_queue_answers_429_and_when_to_come_again(serve, smollm2):
     server = serve("--max-num-seqs", 2, "--max-waiting", 3, model=smollm2)
-    request = {**LONG, "max_tokens": 400}
-    streams = [server.stream("/v1/completions", request) for _ in range(2)]
+    streams = [server.stream("/v1/completions", LONG) for _ in range(2)]
     for stream in streams:
         stream.next()
     waiting = [server.connect() for _ in range(3)]
     for connection in waiting:
-        send(connection, {**request, "max_tokens": 4})
-    wait_until(lambda: server.stats()["waiting"] == 3, 10, "three to wait")
-    status, headers, answer = server.post("/v1/completions", request)
+        send(connection, {**LONG, "max_tokens": 4})
+    wait_until(lambda: server.stats()["waiting"] == 3, PATIENCE, "three to wait")
+    status, headers, answer = server.post("/v1/completions", LONG)
     assert status == 429 and int(headers["retry-after"]) >= 1, (status, headers, answer)
     assert answer["error"]["type"] and answer["error"]["message"]
     assert server.stats()["refused"]["queue_full"] == 1

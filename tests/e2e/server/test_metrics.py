@@ -4,7 +4,7 @@ import json
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serving import wait_until
+from serving import PATIENCE, wait_until
 
 REQUEST = {"prompt": "one two three", "max_tokens": 8, "temperature": 0, "ignore_eos": True, "seed": 5}
 SCRAPED = {
@@ -78,7 +78,7 @@ def test_the_page_gets_the_same(serve):
     server = serve("--served-model-name", "tiny")
     server.ask("/v1/completions", REQUEST)
     # The engine counts an answer when its step is over, which may be after the client has it.
-    wait_until(lambda: server.stats()["engine"]["finished"] == 1, 10, "the engine's count of the answer")
+    wait_until(lambda: server.stats()["engine"]["finished"] == 1, PATIENCE, "the engine's count of the answer")
     stats = server.stats()
     assert stats["state"] == "ready" and stats["model"] == "tiny" and len(stats["fingerprint"]) == 64
     assert stats["generation_tokens"] == 8 and stats["answers"]["length"] == 1
@@ -86,14 +86,14 @@ def test_the_page_gets_the_same(serve):
     assert stats["histograms"]["inter_token"]["count"] == 7
 
 
-def test_the_log(serve, tmp_path):
+def test_the_log(serve, tmp_path, smollm2):
     path = tmp_path / "log"
-    server = serve("--log-file", path, "--served-model-name", "tiny")
+    server = serve("--log-file", path, "--served-model-name", "tiny", model=smollm2)
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     headers = {"X-Request-Id": "mine", "traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
     status, fields, _ = server.request("POST", "/v1/completions", {**REQUEST, "prompt": "secret words"}, headers)
     assert status == 200 and fields["x-request-id"] == "mine" and fields["traceparent"].startswith(f"00-{trace}-")
-    stream = server.stream("/v1/completions", {**REQUEST, "max_tokens": 200})
+    stream = server.stream("/v1/completions", {**REQUEST, "max_tokens": 4000})  # not over before its client goes
     stream.next()
     stream.close()
     server.wait_idle()

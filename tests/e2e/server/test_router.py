@@ -10,8 +10,8 @@ import pytest
 from serving import Server, free_port, joined, sse_events, wait_until
 
 PROMPTS = ["The sky is", "Once upon a time", "A good soup needs", "The first rule is", "In the year 1850", "My dog"]
-STREAM_TOKENS = 120
-SECONDS = 90  # within which every stream must have ended, one way or the other
+STREAM_TOKENS = 240  # so many that the first stream goes on when the last begins
+SECONDS = 300  # within which every stream must have ended, one way or the other
 
 
 class Router:
@@ -23,7 +23,8 @@ class Router:
             [sys.executable, "-m", "smg", "launch", "--host", "127.0.0.1", "--port", str(self.port)]
             + ["--worker-urls", *(worker.url for worker in workers), "--policy", "round_robin"]
             + ["--prometheus-port", str(free_port()), "--health-check-interval-secs", "1", "--log-dir", str(folder)]
-            + ["--health-failure-threshold", "1", "--health-success-threshold", "1", "--health-check-timeout-secs", "5"]
+            + ["--health-failure-threshold", "1", "--health-success-threshold", "1"]
+            + ["--health-check-timeout-secs", "60"]  # a replica that is gone refuses, it does not hang
             + ["--disable-tokenizer-autoload", "--shutdown-grace-period-secs", "1"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -35,11 +36,15 @@ class Router:
         connection.request(method, path, json.dumps(body) if body else None, headers)
         return connection.getresponse()
 
-    def ready(self, model):
+    def ready(self, workers):
+        """Whether it knows so many, and sends requests to each."""
         assert self.process.poll() is None, "the router ended"
         try:
-            response = self.request("GET", "/v1/models")
-            return response.status == 200 and model in response.read().decode()
+            response = self.request("GET", "/workers")
+            if response.status != 200:
+                return False
+            known = json.loads(response.read())["workers"]
+            return sum(worker["is_healthy"] and worker["status"] == "ready" for worker in known) == workers
         except OSError:
             return False
 
@@ -52,7 +57,7 @@ class Router:
     def close(self):
         self.process.terminate()
         try:
-            self.process.wait(20)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
 
@@ -62,7 +67,7 @@ def replicas(tmp_path, smollm2):
     workers = [Server(smollm2, "--served-model-name", "small", folder=tmp_path / f"worker{i}") for i in range(2)]
     try:
         for worker in workers:
-            worker.start()
+            worker.start(free_port())
         yield workers
         for worker in workers:
             worker.stop()
@@ -75,7 +80,7 @@ def replicas(tmp_path, smollm2):
 def router(replicas, tmp_path):
     router = Router(replicas, tmp_path)
     try:
-        wait_until(lambda: router.ready("small"), 90, "the router", 0.2)
+        wait_until(lambda: router.ready(len(replicas)), SECONDS, "the router", 0.2)
         yield router
     finally:
         router.close()
@@ -116,9 +121,10 @@ def streamed(router, prompt, started):
 
 
 def test_a_replica_killed_in_the_middle(router, replicas):
-    expected = {prompt: replicas[1].ask("/v1/completions", body(prompt))["choices"][0]["text"] for prompt in PROMPTS}
     started = set()
     with concurrent.futures.ThreadPoolExecutor(len(PROMPTS)) as pool:
+        asked = {prompt: pool.submit(replicas[1].ask, "/v1/completions", body(prompt)) for prompt in PROMPTS}
+        expected = {prompt: answer.result()["choices"][0]["text"] for prompt, answer in asked.items()}
         streams = {prompt: pool.submit(streamed, router, prompt, started) for prompt in PROMPTS}
         wait_until(lambda: len(started) == len(PROMPTS), SECONDS, "every stream to start")
         assert replicas[0].stats()["running"] > 0 and replicas[1].stats()["running"] > 0

@@ -7,13 +7,22 @@ import { createRequire } from "node:module";
 const require = createRequire(new URL("../../../web/package.json", import.meta.url));
 const { chromium } = require("playwright-core");
 const AXE = await readFile(require.resolve("axe-core/axe.min.js"), "utf8");
-const TIMEOUT = 120_000; // ms; a busy machine is slow, and a failed test may take its time
+export const TIMEOUT = 120_000; // ms; a busy machine is slow, and a failed test may take its time
 const PLACES = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
 export function launch() {
   const executablePath = PLACES.find((path) => path && existsSync(path));
   assert.ok(executablePath, "no chromium was found: ./dev setup installs it, or name one in CHROMIUM");
-  return chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  return chromium.launch({ executablePath, args: ["--no-sandbox"], timeout: TIMEOUT });
+}
+
+/** Waits until `condition()` or its promise is true. */
+export async function until(condition) {
+  const end = Date.now() + TIMEOUT;
+  while (!(await condition())) {
+    assert.ok(Date.now() < end, `waited in vain: ${condition}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
 }
 
 /**

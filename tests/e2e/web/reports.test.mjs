@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { launch, violations } from "./browser.mjs";
+import { launch, TIMEOUT, violations } from "./browser.mjs";
 
 const FOLDER = process.env.EADEM_REPORTS;
 const PAGES = {
@@ -29,6 +29,7 @@ after(() => browser?.close());
 /** A tab; every request but that for the page which `show` names is a fault, and so is whatever the console says. */
 async function open({ ignore, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1180, height: 900 }, ...options });
+  context.setDefaultTimeout(TIMEOUT);
   const page = await context.newPage();
   const faults = [];
   page.on("console", (message) => {

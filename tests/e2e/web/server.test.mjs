@@ -1,7 +1,7 @@
 // The page before `eadem serve` with the real small model. EADEM_URL is its address.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, nextFloat, open, replay, send, tamper, tokens, verdict, violations } from "./browser.mjs";
+import { launch, nextFloat, open, replay, send, tamper, tokens, until, verdict, violations } from "./browser.mjs";
 import { crowd } from "./crowd.mjs";
 
 const URL = process.env.EADEM_URL;
@@ -15,7 +15,6 @@ before(async () => {
 after(() => browser?.close());
 
 const stats = async () => (await fetch(`${URL}/v1/stats`)).json();
-const sleep = (time) => new Promise((resolve) => setTimeout(resolve, time));
 
 async function ask(page, { prompt, maxTokens = "12" } = {}) {
   await page.getByLabel("Max tokens").fill(maxTokens);
@@ -64,7 +63,7 @@ test("an answer is the same bits again, alone and in a crowd, and the server say
   const before = await stats();
   const stop = crowd(URL, 3);
   try {
-    while ((await stats()).running < 2) await sleep(20);
+    await until(async () => (await stats()).running >= 2);
     await replay(page);
     await verdict(page).waitFor();
     assert.match(await verdict(page).innerText(), new RegExp(`^= Equal: ${count} of ${count} tokens`));
@@ -123,14 +122,13 @@ test("cancelling frees the sequence at once", async () => {
   await page.getByLabel("Temperature").fill("0");
   await page.getByLabel("Max tokens").fill("8000");
   await page.getByLabel("Prompt", { exact: true }).fill("0 1 ".repeat(9));
+  const { answers } = await stats();
   await send(page);
   await tokens(page).nth(5).waitFor();
   await page.getByRole("button", { name: "Cancel", exact: true }).click();
   await page.getByText("cancelled here").waitFor();
-  for (let wait = 0; (await stats()).running > 0; ++wait) {
-    assert.ok(wait < 100, "the sequence still runs");
-    await sleep(50);
-  }
+  await until(async () => (await stats()).running === 0);
+  await until(async () => (await stats()).answers.cancelled === answers.cancelled + 1);
   await finish();
 });
 

@@ -66,6 +66,8 @@ function draw(prompt, seed, at, asked) {
   return { id: bytes.readUInt16LE(8), word, logprob, top };
 }
 
+const sleep = (time) => new Promise((resolve) => setTimeout(resolve, time));
+
 const bytesOf = (text) => [...Buffer.from(text)];
 
 function chatChoice(token) {
@@ -97,6 +99,7 @@ class Stub {
     this.refuse = null; // (path) -> { status, message, retryAfter } or null
     this.key = ""; // where set, the API asks for it
     this.pace = 0; // ms between tokens
+    this.hold = Infinity; // the token that answers do not send until this is raised
     this.born = Date.now() / 1000;
     this.started = this.born - 93784;
     this.haste = 1; // how much faster than ours its clock runs
@@ -222,12 +225,14 @@ class Stub {
     const begin = chat ? { delta: { role: "assistant", content: "" } } : { text: "" };
     send({ eadem, choices: [{ index: 0, ...begin, logprobs: null, prompt_token_ids: [1, 2], finish_reason: null }] });
     this.streams += 1;
-    for (let at = 0; at < length && !gone; ++at) {
+    for (let at = 0; at < length; ++at) {
+      while (at >= this.hold && !gone) await sleep(5);
+      if (gone) break;
       const token = draw(prompt, seed, at, asked);
       const choice = chat ? chatChoice(token) : textChoice(token);
       send({ choices: [{ index: 0, ...choice, token_ids: [token.id], finish_reason: null }] });
       this.generated += 1;
-      if (this.pace) await new Promise((resolve) => setTimeout(resolve, this.pace));
+      if (this.pace) await sleep(this.pace);
     }
     this.streams -= 1;
     if (gone) {

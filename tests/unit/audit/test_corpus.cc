@@ -7,6 +7,7 @@
 #include <set>
 
 #include "audit/corpus_manifest.h"
+#include "support/model_files.h"
 
 namespace eadem::audit {
 namespace {
@@ -28,13 +29,6 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 class CorpusFolder : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::path(::testing::TempDir()) / ("corpus_" + std::string(info->name()));
-    fs::remove_all(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   Result<Corpus> add(const std::string& category, std::vector<std::string> lines, Level level = Level::kBits) {
     return add_to_corpus(folder_.string(), {.category = category, .level = level, .lines = std::move(lines)});
   }
@@ -56,7 +50,8 @@ class CorpusFolder : public ::testing::Test {
   }
   fs::path manifest() const { return folder_ / "manifest.json"; }
 
-  fs::path folder_;
+  test::TempDirectory scratch_;
+  fs::path folder_ = scratch_.path() / "corpus";
 };
 
 TEST(DefaultCorpus, IsWhole) {

@@ -8,12 +8,17 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "support/model_files.h"
+
 namespace eadem::audit {
 namespace {
 
 using nlohmann::ordered_json;
 
-std::string path_of(const std::string& name) { return (std::filesystem::path(testing::TempDir()) / name).string(); }
+std::string path_of(const std::string& name) {
+  static const test::TempDirectory folder;
+  return (folder.path() / name).string();
+}
 
 std::string write(const std::string& name, const std::vector<ordered_json>& lines) {
   std::ofstream file(path_of(name), std::ios::trunc);

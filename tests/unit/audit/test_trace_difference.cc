@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "support/model_files.h"
+
 namespace eadem::audit {
 namespace {
 
@@ -19,7 +21,8 @@ struct Row {
 };
 
 std::string write(const std::string& name, const std::vector<Row>& rows) {
-  const auto path = (std::filesystem::path(testing::TempDir()) / name).string();
+  static const test::TempDirectory folder;
+  const auto path = (folder.path() / name).string();
   std::ofstream file(path, std::ios::trunc);
   for (const Row& row : rows) {
     file << ordered_json{{"answer", row.answer}, {"position", row.position}, {"token", 1}, {"layer", row.layer},

@@ -27,7 +27,7 @@ namespace eadem::test {
 
 using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
 
-inline bool wait_until(const std::function<bool()>& condition, std::chrono::milliseconds limit = 10s) {
+inline bool wait_until(const std::function<bool()>& condition, std::chrono::milliseconds limit = 60s) {
   const auto end = std::chrono::steady_clock::now() + limit;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
@@ -71,7 +71,7 @@ class RawClient {
     socket_ = -1;
   }
 
-  // What comes until `end` is in it, the server closes, or ten seconds have gone.
+  // What comes until `end` is in it, the server closes, or a minute has gone.
   std::string read(std::string_view end) {
     return read_while([&](const std::string& all) { return all.find(end) == std::string::npos; });
   }
@@ -98,7 +98,7 @@ class RawClient {
  private:
   std::string read_while(const std::function<bool(const std::string&)>& more) {
     std::string all;
-    const auto end = std::chrono::steady_clock::now() + 10s;
+    const auto end = std::chrono::steady_clock::now() + 60s;
     while (more(all)) {
       pollfd ready{socket_, POLLIN, 0};
       if (std::chrono::steady_clock::now() > end) break;

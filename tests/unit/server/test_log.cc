@@ -88,7 +88,7 @@ TEST_F(LogTest, LevelsAndSilence) {
 TEST_F(LogTest, AFullDiskIsCounted) {
   const auto log = Log::open({.file = "/dev/full"}).value();
   for (int i = 0; i < 10; ++i) log->request(record());
-  for (int i = 0; i < 1000 && log->dropped() < 10; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  for (int i = 0; i < 30000 && log->dropped() < 10; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   EXPECT_EQ(log->dropped(), 10u);
 }
 
@@ -101,7 +101,7 @@ TEST_F(LogTest, APipeThatNobodyReadsHoldsUpNobody) {
     for (int i = 0; i < 2000; ++i) log->request(record());
     EXPECT_GT(log->dropped(), 1000u);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60)) << "a write that hangs hangs for ever";
   ::close(reader);
 }
 

@@ -195,17 +195,23 @@ TEST_F(WireFixture, AClientThatGoesIsNoticedAtOnce) {
   int gone = 0;
   for (const char* const path : {"/whole", "/stream"}) {
     for (const bool hard : {false, true}) {
-      RawClient client(port());
-      client.send(post(path, "x"));
-      held(static_cast<size_t>(gone));
-      const auto start = std::chrono::steady_clock::now();
-      hard ? client.reset() : client.close();
-      ++gone;
-      ASSERT_TRUE(wait_until([&] { return gone_ == gone; }, 5s)) << path;
-      EXPECT_LT(gone_at_.load() - start, 1s) << path;
+      // No timer tells of it, whose ticks would delay each of them; a busy machine may delay some.
+      auto fastest = std::chrono::steady_clock::duration::max();
+      for (int attempt = 0; attempt < 10 && fastest >= 100ms; ++attempt) {
+        RawClient client(port());
+        client.send(post(path, "x"));
+        held(static_cast<size_t>(gone));
+        const auto start = std::chrono::steady_clock::now();
+        hard ? client.reset() : client.close();
+        ++gone;
+        ASSERT_TRUE(wait_until([&] { return gone_ == gone; })) << path;
+        fastest = std::min(fastest, gone_at_.load() - start);
+      }
+      EXPECT_LT(fastest, 100ms) << path;
     }
   }
-  for (const auto& record : records(4)) EXPECT_EQ(record.status, 499);
+  EXPECT_GE(gone, 4);
+  for (const auto& record : records(static_cast<size_t>(gone))) EXPECT_EQ(record.status, 499);
 }
 
 TEST_F(WireFixture, AClientThatGoesBehindAFullInboxIsNoticed) {
@@ -215,7 +221,7 @@ TEST_F(WireFixture, AClientThatGoesBehindAFullInboxIsNoticed) {
   held();
   client.send(std::string(size_t{100} << 10, 'a'));  // more than is read ahead
   client.reset();
-  EXPECT_TRUE(wait_until([&] { return gone_ == 1; }, 5s));
+  EXPECT_TRUE(wait_until([&] { return gone_ == 1; }));
 }
 
 TEST_F(WireFixture, HalfAClosedConnectionStillGetsItsReply) {
@@ -278,7 +284,7 @@ TEST_F(WireFixture, WhoDoesNotFinishAskingIsEnded) {
   RawClient slow(port());  // a byte now and then is no way around it
   bool sent = true;
   const auto start = std::chrono::steady_clock::now();
-  while (sent && std::chrono::steady_clock::now() - start < 8s) {
+  while (sent && std::chrono::steady_clock::now() - start < 60s) {
     sent = slow.send("G");
     std::this_thread::sleep_for(50ms);
   }
@@ -372,7 +378,9 @@ TEST_F(WireFixture, IdleConnectionsAreSmall) {
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_cur < 2 * kConnections + 100) GTEST_SKIP() << "too few file descriptors";
-  open();
+  WireOptions options;
+  options.idle_timeout = 1h;  // the first must still be there when the last has come
+  open(options);
   ::malloc_trim(0);  // what other tests left
   const size_t before = resident_bytes();
   std::vector<std::unique_ptr<RawClient>> clients;

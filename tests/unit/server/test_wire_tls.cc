@@ -88,7 +88,7 @@ TEST_F(TlsFixture, SpeaksTlsAndNothingElse) {
   SSL_write(ssl, stream.data(), static_cast<int>(stream.size()));
   held();
   ::close(descriptor);
-  EXPECT_TRUE(wait_until([&] { return gone_ == 1; }, 5s));
+  EXPECT_TRUE(wait_until([&] { return gone_ == 1; }));
   SSL_free(ssl);
   SSL_CTX_free(context);
 

@@ -2,7 +2,7 @@
 import OpenAI from "openai";
 
 const [baseURL, model] = process.argv.slice(2);
-const client = new OpenAI({ baseURL, apiKey: "none", maxRetries: 0, timeout: 120_000 });
+const client = new OpenAI({ baseURL, apiKey: "none", maxRetries: 0, timeout: 300_000 });
 const messages = [{ role: "user", content: "Name two colours." }];
 const sampled = { model, messages, seed: 9, temperature: 0.8, max_tokens: 24, logprobs: true };
 const tool = {
@@ -62,7 +62,7 @@ const called = {
 };
 const gone = new AbortController();
 const aborted = await client.completions.create(
-  { model, prompt: "Go on", max_tokens: 2000, temperature: 0, stream: true },
+  { model, prompt: "Go on", max_tokens: 4000, temperature: 0, stream: true, ignore_eos: true },
   { signal: gone.signal },
 );
 let seen = 0;

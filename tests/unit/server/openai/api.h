@@ -60,14 +60,14 @@ class FakeReply final : public Reply {
     changed_.notify_all();
   }
 
-  // Waits for the end; false after a minute.
+  // Waits for the end; false after some minutes.
   bool wait() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return ended_; });
+    return changed_.wait_for(lock, kPatience, [&] { return ended_; });
   }
   bool wait_for_writes(int count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return writes_ >= count || ended_; });
+    return changed_.wait_for(lock, kPatience, [&] { return writes_ >= count || ended_; });
   }
   void disconnect() {
     std::function<void()> callback;
@@ -91,6 +91,8 @@ class FakeReply final : public Reply {
   }
 
  private:
+  static constexpr auto kPatience = std::chrono::minutes(3);
+
   std::mutex mutex_;
   std::condition_variable changed_;
   int status_ = 0, writes_ = 0;
