@@ -24,7 +24,7 @@ class Tries {
 
  private:
   static constexpr int kLeast = 2, kMost = 6;
-  static constexpr double kSeconds = 60.0;
+  static constexpr double kSeconds = 30.0;
   int tries_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
