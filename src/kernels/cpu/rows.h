@@ -127,8 +127,8 @@ inline float quantised_scale(const uint16_t* operands) {
   return numerics::div_f32(numerics::operand_value(largest), 127.0f);
 }
 
-// Some groups' scales first, then their elements: one group from its maximum to its last element is a chain of a
-// hundred cycles, of which the processor would overlap but two.
+// Some groups' scales first, then their elements: a group from its maximum to its last element is one long chain, and
+// shorter ones overlap (measured: docs/cpu-linear.md).
 template <int kGroup>
 inline void quantise_groups(const uint16_t* operands, int groups, int8_t* q, float* scale, int32_t* sum) {
   constexpr int kTogether = 16;
