@@ -68,22 +68,26 @@ def freed_after(server, streams):
     return time.monotonic() - started
 
 
-def fastest_of(server, clients, enough):
-    """The least time of some in which that many clients' blocks are free: a timer would delay each of them, a busy
-    machine may delay some. Every answer must have been cancelled."""
+def freed_times(server, clients, enough, least):
+    """How long that many clients' blocks took to be free in each of some tries, until one took less than enough.
+
+    A timer would delay each of them, a busy machine may delay some. Every answer must have been cancelled.
+    """
     before, times = server.stats()["answers"]["cancelled"], []
-    while len(times) < 20 and min(times, default=enough) >= enough:
+    while len(times) < least or (len(times) < 20 and min(times) >= enough):
         times.append(freed_after(server, [server.stream("/v1/completions", LONG) for _ in range(clients)]))
     server.wait_ended("cancelled", before + clients * len(times))
-    return min(times)
+    return times
 
 
 def test_a_client_that_goes_frees_its_blocks_at_once(server):
-    assert fastest_of(server, 1, 0.1) < 0.1
+    times = freed_times(server, 1, 0.1, 5)
+    assert min(times) < 0.1 and max(times) < 2, times
 
 
 def test_many_clients_that_go_together(server):
-    assert fastest_of(server, 16, 0.5) < 0.5
+    times = freed_times(server, 16, 0.5, 2)
+    assert min(times) < 0.5, times
 
 
 def test_a_client_that_waits_for_a_whole_answer_and_goes(server):
