@@ -10,6 +10,8 @@ namespace eadem::kernels::cuda {
 template <int kTiles>
 class Fma32Rows {
  public:
+  // KV blocks in flight: as many as let two blocks of threads share a processor, where their images allow it.
+  static constexpr int kStages = kTiles == 1 ? 4 : 2, kResident = kTiles <= 2 ? 2 : 1;
   static constexpr int kHead = kTiles * kKvTile;
   static constexpr int kWarps = kComputeThreads / 32;
   static constexpr int kRounds = kRowHeads / kWarps;      // row-heads of a warp in the softmax

@@ -30,6 +30,8 @@ __device__ __forceinline__ void load_transposed(uint32_t (&m)[4], uint32_t addre
 template <int kTiles>
 class Mma16Rows {
  public:
+  // KV blocks in flight: as many as let two blocks of threads share a processor, where their images allow it.
+  static constexpr int kStages = kTiles == 1 ? 6 : 3, kResident = kTiles <= 2 ? 2 : 1;
   static constexpr int kHead = kTiles * kKvTile;
   static constexpr int kSteps = kHead / numerics::kGroup;
   static constexpr int kWarps = kComputeThreads / 32;

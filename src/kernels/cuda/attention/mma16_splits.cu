@@ -1,31 +1,18 @@
-#include "kernels/cuda/attention/split_launch.h"
-
-#include <algorithm>
-
 #include "kernels/cuda/attention/mma16_rows.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/attention/split_launch.h"
 
 namespace eadem::kernels::cuda {
 namespace {
 
-// KV blocks in flight: as many as let two blocks of threads share a processor, where their images allow it.
 template <int kTiles>
-constexpr int kStages = kTiles == 1 ? 6 : 3;
-template <int kTiles>
-constexpr int kResident = kTiles <= 2 ? 2 : 1;
-
-template <int kTiles>
-__global__ void __launch_bounds__(kSplitThreads, kResident<kTiles>)
+__global__ void __launch_bounds__(kSplitThreads, Mma16Rows<kTiles>::kResident)
     mma16_splits_kernel(const __grid_constant__ SplitWork work) {
-  run_units<Mma16Rows<kTiles>, kTiles, kStages<kTiles>>(work);
+  run_units<Mma16Rows<kTiles>, ContractCut, kTiles>(work);
 }
 
 template <int kTiles>
 void launch(cudaStream_t stream, int processors, const SplitWork& work, int64_t blocks) {
-  constexpr int kMemory = kStages<kTiles> * 2 * kTiles * kKvTileBytes;
-  allow_memory<mma16_splits_kernel<kTiles>>(kMemory);
-  const int64_t grid = std::min<int64_t>(blocks, int64_t{kResident<kTiles>} * processors);
-  cuda::launch(mma16_splits_kernel<kTiles>, dim3(static_cast<unsigned>(grid)), kSplitThreads, kMemory, stream, work);
+  launch_units<mma16_splits_kernel<kTiles>, Mma16Rows<kTiles>, kTiles>(stream, processors, work, blocks);
 }
 
 }  // namespace

@@ -1,14 +1,18 @@
 // Attention of up to 16 row-heads at a time (rows of a sequence x query heads of a KV head's group) over one split of
-// 1,024 keys: the unit of work. A persistent grid walks the units. A block of threads is four warps that compute, one
+// the keys: the unit of work. How keys are cut into splits is told by a `Cut`: the contract's (ContractCut) or free
+// order's (free/splits.cu). A persistent grid walks the units. A block of threads is four warps that compute, one
 // that feeds them queries and whole KV blocks by bulk copies, several in flight, across the borders of units too, and
 // one that joins: units of a row with several splits leave partial results, and whoever comes last puts them together
 // in ascending order. So nothing that computes ever waits for device memory.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/cuda/attention/layout.h"
 #include "kernels/cuda/counts.cuh"
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/lanes.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/device.h"
 #include "numerics/attention.h"
 
@@ -77,20 +81,43 @@ __device__ __forceinline__ void tile_rows_of(const SplitWork& work, int tile, in
   rows = work.single_rows ? 1 : static_cast<int>(work.tile[tile] >> 24);
 }
 
+// Splits of 1,024 keys, whoever asks.
+struct ContractCut {
+  using List = UnitList;
+  static constexpr int kMostBlocks = numerics::kSplit / numerics::kKvBlock;  // of a unit
+
+  // What starts[t + 1] holds before plan(): here the tile's splits.
+  static __device__ __forceinline__ int measure(const SplitWork& work, int64_t position, int rows) {
+    const int64_t first = numerics::first_visible(position, work.shape.window) / numerics::kSplit;
+    return static_cast<int>((position + rows - 1) / numerics::kSplit - first + 1);
+  }
+  // By one warp: from what was measured to splits.
+  static __device__ __forceinline__ void plan(const SplitWork&, List&) {}
+  // The blocks of the unit's split; `seen`: the first key that its first row sees.
+  static __device__ __forceinline__ void cut(const List&, int64_t seen, int split, Unit& unit) {
+    const int64_t s = seen / numerics::kSplit + split;
+    const int64_t begin = max(s * numerics::kSplit, seen);
+    const int64_t end = min((s + 1) * numerics::kSplit, unit.position + unit.rows);
+    unit.block_begin = begin / numerics::kKvBlock;
+    unit.block_end = (end - 1) / numerics::kKvBlock + 1;
+  }
+};
+
 // By all threads; ends with a barrier.
-__device__ __forceinline__ void list_units(const SplitWork& work, UnitList& list) {
+template <class Cut>
+__device__ __forceinline__ void list_units(const SplitWork& work, typename Cut::List& list) {
   for (int t = threadIdx.x; t < work.tiles; t += kSplitThreads) {
     int row, rows;
     tile_rows_of(work, t, row, rows);
     const int64_t position = work.call.positions[row];
     list.positions[t] = static_cast<int32_t>(position);
     list.sequences[t] = work.call.sequences[row];
-    const int64_t first = numerics::first_visible(position, work.shape.window) / numerics::kSplit;
-    list.starts[t + 1] = position < 0 ? 0 : static_cast<int>((position + rows - 1) / numerics::kSplit - first + 1);
+    list.starts[t + 1] = position < 0 ? 0 : Cut::measure(work, position, rows);
   }
   if (threadIdx.x == 0) list.starts[0] = 0;
   __syncthreads();
   if (threadIdx.x < 32) {
+    Cut::plan(work, list);
     int before = 0;
     for (int base = 0; base < work.tiles; base += 32) {
       const int t = base + static_cast<int>(threadIdx.x);
@@ -112,7 +139,8 @@ __device__ __forceinline__ int unit_count(const SplitWork& work, const UnitList&
 }
 
 // Units go tile after tile, split after split, chunk after chunk, KV head after KV head.
-__device__ __forceinline__ Unit unit_at(const SplitWork& work, const UnitList& list, int index) {
+template <class Cut>
+__device__ __forceinline__ Unit unit_at(const SplitWork& work, const typename Cut::List& list, int index) {
   const int step = work.chunks * work.shape.kv_heads, group = work.group;
   const int split_unit = index / step, rest = index % step;
   int low = 0, high = work.tiles;  // starts[low] <= split_unit < starts[high]
@@ -133,12 +161,7 @@ __device__ __forceinline__ Unit unit_at(const SplitWork& work, const UnitList& l
   unit.counter = low * step + rest;
   unit.position = list.positions[low];
   unit.sequence = list.sequences[low];
-  const int64_t seen = numerics::first_visible(unit.position, work.shape.window);
-  const int64_t split = seen / numerics::kSplit + (split_unit - list.starts[low]);
-  const int64_t begin = max(split * numerics::kSplit, seen);
-  const int64_t end = min((split + 1) * numerics::kSplit, unit.position + unit.rows);
-  unit.block_begin = begin / numerics::kKvBlock;
-  unit.block_end = (end - 1) / numerics::kKvBlock + 1;
+  Cut::cut(list, numerics::first_visible(unit.position, work.shape.window), split_unit - list.starts[low], unit);
   return unit;
 }
 
@@ -293,7 +316,7 @@ __device__ __forceinline__ void warp_arrive(uint64_t& barrier) {
 }
 
 // One warp: a unit's queries and blocks into their places.
-template <int kTiles, int kStages>
+template <class Cut, int kTiles, int kStages>
 __device__ __forceinline__ void feed(const SplitWork& work, const Unit& unit, Handover<kTiles, kStages>& hand,
                                      uint32_t memory, Place<kStages>& stage, const Place<kQuerySlots>& queries) {
   using Hand = Handover<kTiles, kStages>;
@@ -301,9 +324,12 @@ __device__ __forceinline__ void feed(const SplitWork& work, const Unit& unit, Ha
   const int lane = threadIdx.x % 32, blocks = static_cast<int>(unit.block_end - unit.block_begin);
   const uint32_t query_bytes = 2 * static_cast<uint32_t>(work.shape.head_padded);
   const int32_t* table = kv.tables + unit.sequence * kv.table_stride + unit.block_begin;
-  const int32_t id = lane < blocks ? table[lane] : 0;  // a split has 16 blocks
+  int32_t id = lane < blocks ? table[lane] : 0;
   wait_for_prerequisites();
   for (int b = 0; b < blocks; ++b) {
+    if constexpr (Cut::kMostBlocks > 32) {
+      if (b > 0 && b % 32 == 0) id = b + lane < blocks ? table[b + lane] : 0;
+    }
     const int32_t block = __shfl_sync(kWholeWarp, id, b);
     const uint32_t full = shared_address(&hand.full[stage.slot]);
     if (lane == 0) {
@@ -343,25 +369,26 @@ __device__ __forceinline__ void join_if_last(const SplitWork& work, const Unit& 
 }
 
 // Rows: Mma16Rows or Fma32Rows, the state of a unit in the computing threads.
-template <class Rows, int kTiles, int kStages>
+template <class Rows, class Cut, int kTiles>
 __device__ __forceinline__ void run_units(const SplitWork& work) {
+  constexpr int kStages = Rows::kStages;
   using Hand = Handover<kTiles, kStages>;
   extern __shared__ __align__(128) unsigned char dynamic_memory[];
   __shared__ Hand hand;
-  __shared__ UnitList list;
+  __shared__ typename Cut::List list;
   __shared__ typename Rows::Shared shared;
   hand.init();
   // Positions, sequences and tables were copied before the step's first kernel; queries, keys and values were not, and
   // whoever copies them waits. All that the other warps write follows from these copies.
   launch_dependents();
-  list_units(work, list);
+  list_units<Cut>(work, list);
   const int units = unit_count(work, list), warp = threadIdx.x / 32;
   Place<kStages> stage;
   Place<kQuerySlots> queries;
   Place<kPartSlots> part;
   if (warp == kComputeWarps) {
     for (int u = blockIdx.x; u < units; u += gridDim.x) {
-      feed(work, unit_at(work, list, u), hand, shared_address(dynamic_memory), stage, queries);
+      feed<Cut>(work, unit_at<Cut>(work, list, u), hand, shared_address(dynamic_memory), stage, queries);
       queries.advance();
     }
     wait_for_prerequisites();  // with no unit either: the kernels after this one take its end for that of those before
@@ -369,7 +396,7 @@ __device__ __forceinline__ void run_units(const SplitWork& work) {
   }
   if (warp > kComputeWarps) {
     for (int u = blockIdx.x; u < units; u += gridDim.x) {
-      const Unit unit = unit_at(work, list, u);
+      const Unit unit = unit_at<Cut>(work, list, u);
       if (unit.splits == 1) continue;
       barrier_wait(shared_address(&hand.part_written[part.slot]), part.parity);
       join_if_last<Hand::kHead>(work, unit);
@@ -379,7 +406,7 @@ __device__ __forceinline__ void run_units(const SplitWork& work) {
     return;
   }
   for (int u = blockIdx.x; u < units; u += gridDim.x) {
-    const Unit unit = unit_at(work, list, u);
+    const Unit unit = unit_at<Cut>(work, list, u);
     barrier_wait(shared_address(&hand.full[stage.slot]), stage.parity);
     Rows rows(work, unit, shared, hand.queries[queries.slot]);
     warp_arrive(hand.queries_free[queries.slot]);
@@ -399,6 +426,15 @@ __device__ __forceinline__ void run_units(const SplitWork& work) {
     warp_arrive(hand.part_written[part.slot]);
     part.advance();
   }
+}
+
+// kKernel: run_units of these rows. blocks: most blocks of threads that could find a unit.
+template <auto kKernel, class Rows, int kTiles>
+void launch_units(cudaStream_t stream, int processors, const SplitWork& work, int64_t blocks) {
+  constexpr int kMemory = Rows::kStages * 2 * kTiles * kKvTileBytes;
+  allow_memory<kKernel>(kMemory);
+  const int64_t grid = std::min<int64_t>(blocks, int64_t{Rows::kResident} * processors);
+  launch(kKernel, dim3(static_cast<unsigned>(grid)), kSplitThreads, kMemory, stream, work);
 }
 
 }  // namespace eadem::kernels::cuda
