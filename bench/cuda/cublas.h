@@ -1,53 +1,39 @@
-// cuBLAS by its C functions (cublas_v2.h), opened at run time: nothing else here needs it.
+// cuBLASLt's own choice of a kernel, the peer of linear layers.
 #pragma once
 
 #include <cuda_runtime.h>
-#include <dlfcn.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 
-#include "core/check.h"
+#include "kernels/cuda/cublas_lt.h"
 
 namespace eadem::bench {
 
 class Cublas {
  public:
-  // EADEM_CUBLAS names the library where the system does not find it.
   Cublas() {
-    const char* path = std::getenv("EADEM_CUBLAS");
-    void* library = dlopen(path != nullptr ? path : "libcublas.so.13", RTLD_NOW);
-    if (library == nullptr) {
-      std::fprintf(stderr, "no cuBLAS (%s): set EADEM_CUBLAS to libcublas.so.13\n", dlerror());
+    auto opened = kernels::cuda::CublasLt::open();
+    if (!opened.ok()) {
+      std::fprintf(stderr, "%s\n", opened.error().message.c_str());
       std::exit(1);
     }
-    const auto create = reinterpret_cast<int (*)(void**)>(dlsym(library, "cublasCreate_v2"));
-    set_stream_ = reinterpret_cast<int (*)(void*, cudaStream_t)>(dlsym(library, "cublasSetStream_v2"));
-    set_workspace_ = reinterpret_cast<int (*)(void*, void*, size_t)>(dlsym(library, "cublasSetWorkspace_v2"));
-    gemm_ = reinterpret_cast<Gemm>(dlsym(library, "cublasGemmEx"));
-    EADEM_CHECK(create(&handle_) == 0);
-    EADEM_CHECK(cudaMalloc(&workspace_, kWorkspace) == cudaSuccess);
+    library_ = std::move(opened).value();
   }
-  // y[m][n] = x[m][k] w[n][k]^T + beta y: bf16 operands, float32 sums; y in float32, or in bf16.
+  // y[m][n] = x[m][k] w[n][k]^T (+ y): bf16 operands, float32 sums; y in float32, or in bf16.
   void run(cudaStream_t stream, int m, int n, int k, const void* x, const void* w, void* y, bool float32,
-           float beta) const {
-    constexpr int kTransposed = 1, kPlain = 0, kBf16 = 14, kFloat = 0, kComputeFloat = 68, kDefault = -1;
-    const float one = 1.0f;
-    EADEM_CHECK(set_stream_(handle_, stream) == 0);
-    EADEM_CHECK(set_workspace_(handle_, workspace_, kWorkspace) == 0);  // another stream takes another by itself
-    EADEM_CHECK(gemm_(handle_, kTransposed, kPlain, n, m, k, &one, w, kBf16, k, x, kBf16, k, &beta, y,
-                      float32 ? kFloat : kBf16, n, kComputeFloat, kDefault) == 0);
+           bool add_to_y) const {
+    kernels::cuda::Matmul call;
+    call.rows = m, call.n = n, call.k = k;
+    call.x = x, call.w = w;
+    call.y = y, call.y_stride = n;
+    call.float32 = float32, call.add_to_y = add_to_y;
+    library_->run(stream, call);
   }
 
  private:
-  using Gemm = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
-                       const void*, void*, int, int, int, int);
-  static constexpr size_t kWorkspace = size_t{64} << 20;
-  void* handle_ = nullptr;
-  void* workspace_ = nullptr;
-  int (*set_stream_)(void*, cudaStream_t) = nullptr;
-  int (*set_workspace_)(void*, void*, size_t) = nullptr;
-  Gemm gemm_ = nullptr;
+  std::unique_ptr<kernels::cuda::CublasLt> library_;
 };
 
 }  // namespace eadem::bench

@@ -1,5 +1,5 @@
 // Linear layers of the CUDA device beside cuBLAS in the same run, at Qwen3-8B's shapes:
-//   bench_cuda_linear OUT.json [plans]          (EADEM_CUBLAS: where libcublas.so.13 is)
+//   bench_cuda_linear OUT.json [plans]          (EADEM_CUBLASLT: where libcublasLt.so.13 is)
 // Each kernel runs 24 times (the head 6) in a graph, over copies of the weights that do not fit the second-level cache
 // together; the median of seven replays counts. `plans`: every legal plan for up to 64 rows, not the chosen one alone.
 #include <algorithm>
@@ -89,7 +89,7 @@ class Bench {
     with_weights(static_cast<size_t>(c.n) * static_cast<size_t>(c.k) * 2, true, [&](const auto& weights) {
       for (const int m : rows) {
         peer.push_back(time_us(stream_, launches_, kReplays, [&](cudaStream_t s, int i) {
-          cublas_.run(s, m, c.n, c.k, x_, weights[static_cast<size_t>(i) % weights.size()], y_, true, 0.0f);
+          cublas_.run(s, m, c.n, c.k, x_, weights[static_cast<size_t>(i) % weights.size()], y_, true, false);
         }));
       }
     });

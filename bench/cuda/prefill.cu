@@ -199,7 +199,7 @@ void bench_layer(const Layer& layer, const Options& o, Cublas& cublas, FILE* out
                           [&, f32](int i) {
                             const size_t copy = static_cast<size_t>(i % d.copies);
                             cublas.run(nullptr, m, layer.n, layer.k, d.x + copy * d.x_count, d.w + copy * d.w_count,
-                                       d.y + copy * d.y_count, f32, f32 && tree ? 1.0f : 0.0f);
+                                       d.y + copy * d.y_count, f32, f32 && tree);
                           },
                           {}});
     }

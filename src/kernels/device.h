@@ -147,10 +147,16 @@ class Device {
   virtual void draw(const float* logits, int count, int vocab, const DeviceDraw* draws, DeviceDrawn* drawn) = 0;
 };
 
+// kFree: linear layers and attention as engines without a contract compute them, so that a row's bits depend on its
+// batch; the device's packing set says so (KernelSet::free_order).
+enum class SumOrder { kContract, kFree };
+
 // The CUDA device of that number. An Error that says what is missing: this build has no CUDA, no driver, no such
-// device, or one older than sm_90.
-Result<std::unique_ptr<Device>> open_cuda_device(int ordinal);
+// device, or one older than sm_90; for free order, no cuBLASLt.
+Result<std::unique_ptr<Device>> open_cuda_device(int ordinal, SumOrder order = SumOrder::kContract);
 // "CUDA 13.0, sm_90a", or why there is none.
 std::string cuda_support();
+// "cuBLASLt 13.0.2": what free order takes linear layers to; or why it cannot. Needs a device.
+std::string cuda_free_order();
 
 }  // namespace eadem::kernels

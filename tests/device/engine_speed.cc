@@ -3,7 +3,7 @@
 //
 //   engine_speed [--shape qwen3-8b|qwen3-0.6b|smollm2-135m] [--folder DIR] [--numerics mma16] [--device N]
 //                [--cases 1x128+64,64x1024+128,8x2048+1] [--chunk 8192] [--graphs 1] [--async 1] [--layers N]
-//                [--seconds S]
+//                [--seconds S] [--mode contract|free]
 //
 // A case is sequences x prompt + tokens drawn of each. Where one token is drawn, the figure is prompt tokens a second;
 // else the tokens drawn a second from the step in which the last sequence drew its first on.
@@ -261,7 +261,9 @@ int run(std::map<std::string, std::string> arguments) {
   if (!std::filesystem::exists(folder / "config.json")) write_model(folder, shape);
   std::fprintf(stderr, "files: %.1f s\n", since(begin));
 
-  auto device = kernels::open_cuda_device(std::stoi(get("device", "0")));
+  const std::string mode = get("mode", "contract");
+  const auto order = mode == "free" ? kernels::SumOrder::kFree : kernels::SumOrder::kContract;
+  auto device = kernels::open_cuda_device(std::stoi(get("device", "0")), order);
   if (!device.ok()) throw std::runtime_error(device.error().message);
   auto checkpoint = weights::Checkpoint::open(folder);
   if (!checkpoint.ok()) throw std::runtime_error(checkpoint.error().message);
@@ -295,10 +297,11 @@ int run(std::map<std::string, std::string> arguments) {
       const auto [rate, milliseconds] = run_case(*engine.value(), one, shape.vocab, repeat + 1);
       if (rate > best) best = rate, step = milliseconds;
     }
-    std::printf(R"({"test":"engine_speed","shape":"%s","layers":%d,"numerics":"%s","graphs":%s,"async":%s,)"
+    std::printf(R"({"test":"engine_speed","shape":"%s","layers":%d,"numerics":"%s","mode":"%s",)"
+                R"("graphs":%s,"async":%s,)"
                 R"("sequences":%d,"prompt":%d,"tokens":%d,"tokens_per_second":%.1f,"median_step_ms":%.3f})"
                 "\n",
-                name.c_str(), shape.layers, numerics.c_str(), options.graphs ? "true" : "false",
+                name.c_str(), shape.layers, numerics.c_str(), mode.c_str(), options.graphs ? "true" : "false",
                 chosen.async_scheduling ? "true" : "false", one.sequences, one.prompt, one.tokens, best, step);
     std::fflush(stdout);
   }

@@ -2,8 +2,9 @@
 # Checks and measures the CUDA backend on a machine with a GPU and no network. `./dev device-bundle` makes the folder
 # that this lies in. Stages can be called one by one; each writes OUT/STAGE*.json and .log, and says how it ended.
 #
-#   ./run.sh [STAGE ...]      stages: info ops engine model receipts accept sanitize speed bench; all of them: all
+#   ./run.sh [STAGE ...]      stages: info ops engine model receipts accept cost sanitize speed bench; all of them: all
 #
+# Free order, and the peers of bench, need cuBLASLt, which comes with a toolkit or with PyTorch. EADEM_CUBLASLT names it.
 # OUT (or OUT_DIR): where results go [./out]. EADEM_SECONDS: most seconds of a stage's program [600].
 set -u
 cd "$(dirname "$(readlink -f "$0")")"
@@ -92,6 +93,15 @@ stage_accept() {
   go accept bin/eadem accept -m model.gguf --device cuda --matrix quick --out "$out/accept"
 }
 
+# What the contract costs beside free order, in pairs of runs.
+stage_cost() {
+  have_model || return 0
+  local numerics
+  for numerics in mma16 int8; do
+    go "cost-$numerics" bin/eadem cost -m model.gguf --numerics $numerics --device cuda --batch 16 --pairs 16 --max-tokens 128 --json
+  done
+}
+
 stage_sanitize() {
   local sanitizer
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -n1)
@@ -104,24 +114,31 @@ stage_sanitize() {
 stage_speed() {
   local folder=${TMPDIR:-/tmp}
   go speed bin/engine_speed --folder "$folder"
+  go speed-free bin/engine_speed --folder "$folder" --mode free
   go speed-no-graphs bin/engine_speed --folder "$folder" --graphs 0 --cases 1x128+64,64x1024+64
   rm -rf "$folder/qwen3-8b-36"
 }
 
-# Kernels beside cuBLAS, which comes with a toolkit or with PyTorch, and beside the measured bandwidth.
+# Kernels beside cuBLASLt, and beside the measured bandwidth.
 stage_bench() {
-  [ -n "${EADEM_CUBLAS:-}" ] || EADEM_CUBLAS=$(ls /usr/local/cuda*/lib64/libcublas.so.13 2>/dev/null | head -n1)
-  [ -n "$EADEM_CUBLAS" ] || EADEM_CUBLAS=$(python3 -c 'import nvidia.cu13 as n; print(n.__path__[0])' 2>/dev/null)/lib/libcublas.so.13
-  export EADEM_CUBLAS
   go bench-linear bin/bench_cuda_linear "$out/bench-linear.results.json"
   go bench-many-rows bin/bench_cuda_prefill linear "$out/bench-many-rows.results.json"
   go bench-prefill-attention bin/bench_cuda_prefill attention "$out/bench-prefill-attention.results.json"
   go bench-rows bin/bench_cuda_rows "$out/bench-rows.results.json"
 }
 
+find_cublaslt() {
+  [ -z "${EADEM_CUBLASLT:-}" ] || return 0
+  EADEM_CUBLASLT=$(ls /usr/local/cuda*/lib64/libcublasLt.so.13 2>/dev/null | head -n1)
+  [ -n "$EADEM_CUBLASLT" ] ||
+    EADEM_CUBLASLT=$(python3 -c 'import nvidia.cu13 as n; print(n.__path__[0])' 2>/dev/null)/lib/libcublasLt.so.13
+  if [ -e "$EADEM_CUBLASLT" ]; then export EADEM_CUBLASLT; else unset EADEM_CUBLASLT; fi
+}
+
 unpack
-[ $# -gt 0 ] || { sed -n '2,9p' "$0"; exit 2; }
-[ "$1" != all ] || set -- info ops engine model receipts accept sanitize speed bench
+find_cublaslt
+[ $# -gt 0 ] || { sed -n '2,11p' "$0"; exit 2; }
+[ "$1" != all ] || set -- info ops engine model receipts accept cost sanitize speed bench
 for stage in "$@"; do
   declare -F "stage_$stage" >/dev/null || { echo "run.sh: no stage '$stage'"; exit 2; }
   "stage_$stage"

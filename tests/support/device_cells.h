@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -169,6 +170,37 @@ inline std::vector<std::string> run_cell(model::Model& model, const DeviceCell& 
   if (traced != nullptr) *traced = std::move(tracer.traced);
   if (counters != nullptr) *counters = engine.value()->counters();
   return all;
+}
+
+// Logits of every position of a prompt that is read in one step: [tokens][vocab].
+inline std::vector<float> logits_of(model::Model& model, const std::vector<int32_t>& tokens) {
+  const model::ModelOptions& options = model.options();
+  const auto count = static_cast<int>(tokens.size());
+  std::vector<int32_t> table(static_cast<size_t>(count / 64 + 1));
+  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
+  auto kv = model::KvPool::create(options.layout(), model.attention_shape(), model.config().layers,
+                                  static_cast<int>(table.size()), options.device.get());
+  if (!kv.ok()) throw std::runtime_error(kv.error().message);
+  model::Batch batch;
+  batch.tables = {table.data()};
+  for (int i = 0; i < count; ++i) {
+    batch.rows.push_back({0, tokens[static_cast<size_t>(i)], i});
+    batch.outputs.push_back(i);
+  }
+  model.forward(batch, kv.value());
+  std::vector<float> logits(tokens.size() * static_cast<size_t>(model.config().vocab));
+  model.logits(0, count, logits.data());
+  return logits;
+}
+
+// |a - b| / |b|, Euclidean.
+inline double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    difference += d * d, norm += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  }
+  return std::sqrt(difference / norm);
 }
 
 }  // namespace eadem::testing

@@ -197,27 +197,27 @@ class HostDevice : public kernels::Device {
     }
   }
 
+  template <class T>
+  static T* here(T* pointer) {
+    return moved(pointer, -kAway);
+  }
+  // Runs an op, and keeps it where ops are recorded. `op` calls begin() first.
+  void launch(std::function<void()> op) {
+    const std::lock_guard lock(queue_mutex_);
+    op();
+    if (recording_ != nullptr) recording_->push_back(std::move(op));
+  }
+  void begin(int rows) {
+    EADEM_CHECK(rows <= max_rows_);
+    ++calls_;
+  }
+
  private:
   static constexpr intptr_t kAway = intptr_t{1} << 60;
 
   template <class T>
   static T* moved(T* pointer, intptr_t by) {
     return pointer == nullptr ? nullptr : reinterpret_cast<T*>(reinterpret_cast<intptr_t>(pointer) + by);
-  }
-  template <class T>
-  static T* here(T* pointer) {
-    return moved(pointer, -kAway);
-  }
-
-  void launch(std::function<void()> op) {
-    const std::lock_guard lock(queue_mutex_);
-    op();
-    if (recording_ != nullptr) recording_->push_back(std::move(op));
-  }
-
-  void begin(int rows) {
-    EADEM_CHECK(rows <= max_rows_);
-    ++calls_;
   }
 
   kernels::KvView view_of(const kernels::DeviceKv& kv, int sequence) const {

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/layout.h"
+#include "kernels/cuda/free/device.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/rows/rows.h"
 #include "kernels/cuda/sampler/draw.h"
@@ -75,15 +76,8 @@ Result<void> PinnedMemory::allocate(size_t bytes) {
   return {};
 }
 
-Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal) {
-  EADEM_ASSIGN_OR_RETURN(const DeviceFacts facts, facts_of(ordinal));
-  std::unique_ptr<CudaDevice> device(new CudaDevice(ordinal));
-  device->facts_ = facts;
-  EADEM_RETURN_IF_ERROR(device->start());
-  return std::unique_ptr<Device>(std::move(device));
-}
-
 Result<void> CudaDevice::start() {
+  EADEM_ASSIGN_OR_RETURN(facts_, facts_of(ordinal_));
   packing_ = {};
   packing_.name = "sm_90a";
   packing_.supported = [] { return true; };
@@ -106,8 +100,8 @@ Result<void> CudaDevice::start() {
 }
 
 CudaDevice::~CudaDevice() {
-  enter();
   if (stream_ != nullptr) {
+    enter();
     cudaStreamSynchronize(stream_);
     forget_recordings();
     cudaStreamDestroy(stream_);
@@ -252,12 +246,20 @@ CudaDevice::AttentionMemory* CudaDevice::memory_of(const AttentionShape& shape) 
   return nullptr;
 }
 
+size_t CudaDevice::linear_needs(const LinearShape& shape, int max_rows) const {
+  return linear_scratch_bytes(shape, max_rows);
+}
+
+size_t CudaDevice::attention_needs(const AttentionMemory& memory) const {
+  return attention_scratch_bytes(facts_, memory.shape, memory.max_rows, memory.max_positions);
+}
+
 Result<void> CudaDevice::reserve(const DeviceNeeds& needs) {
   const std::lock_guard lock(queue_mutex_);
   forget_recordings();  // they know where working memory was
   size_t linear_bytes_wanted = 0;
   for (const LinearShape& shape : needs.linears) {
-    linear_bytes_wanted = std::max(linear_bytes_wanted, linear_scratch_bytes(shape, needs.max_rows));
+    linear_bytes_wanted = std::max(linear_bytes_wanted, linear_needs(shape, needs.max_rows));
   }
   EADEM_RETURN_IF_ERROR(grow(scratch_, linear_bytes_wanted));
   EADEM_RETURN_IF_ERROR(grow(draw_scratch_, draw_scratch_bytes(needs.max_draws, needs.vocab)));
@@ -266,8 +268,7 @@ Result<void> CudaDevice::reserve(const DeviceNeeds& needs) {
   memory->shape = needs.attention;
   memory->max_rows = std::max(memory->max_rows, needs.max_rows);
   memory->max_positions = std::max(memory->max_positions, needs.max_positions);
-  return grow(memory->scratch,
-              attention_scratch_bytes(facts_, needs.attention, memory->max_rows, memory->max_positions));
+  return grow(memory->scratch, attention_needs(*memory));
 }
 
 // ---- Ops
@@ -328,7 +329,21 @@ void CudaDevice::draw(const float* logits, int count, int vocab, const DeviceDra
 
 }  // namespace cuda
 
-Result<std::unique_ptr<Device>> open_cuda_device(int ordinal) { return cuda::CudaDevice::open(ordinal); }
+Result<std::unique_ptr<Device>> open_cuda_device(int ordinal, SumOrder order) {
+  std::unique_ptr<cuda::CudaDevice> device;
+  if (order == SumOrder::kFree) {
+    device = std::make_unique<cuda::FreeOrderDevice>(ordinal);
+  } else {
+    device = std::make_unique<cuda::CudaDevice>(ordinal);
+  }
+  EADEM_RETURN_IF_ERROR(device->start());
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+std::string cuda_free_order() {
+  const auto library = cuda::CublasLt::open();
+  return library.ok() ? "cuBLASLt " + library.value()->version() : "none: " + library.error().message;
+}
 
 std::string cuda_support() {
   return "CUDA " + std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) +

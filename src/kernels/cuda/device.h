@@ -26,9 +26,12 @@ class PinnedMemory {
   std::byte* data_ = nullptr;
 };
 
-class CudaDevice final : public Device {
+// The contract's device. free/device.h has what differs in free order.
+class CudaDevice : public Device {
  public:
-  static Result<std::unique_ptr<Device>> open(int ordinal);
+  explicit CudaDevice(int ordinal) : ordinal_(ordinal) {}
+  // Before anything else. An Error: see open_cuda_device.
+  virtual Result<void> start();
   ~CudaDevice() override;
 
   const DeviceFacts& facts() const override { return facts_; }
@@ -53,7 +56,7 @@ class CudaDevice final : public Device {
   void gather(const uint16_t* from, const int32_t* indices, int count, int width, uint16_t* to) override;
   void draw(const float* logits, int count, int vocab, const DeviceDraw* draws, DeviceDrawn* drawn) override;
 
- private:
+ protected:
   // Attention's working memory for one shape.
   struct AttentionMemory {
     AttentionShape shape;
@@ -62,23 +65,30 @@ class CudaDevice final : public Device {
     Buffer scratch;
   };
 
+  // Makes this device the calling thread's.
+  void enter() const;
+  // An op was launched.
+  void launched(const char* op);
+  // Null where none was reserved.
+  AttentionMemory* memory_of(const AttentionShape& shape);
+  cudaStream_t stream() const { return stream_; }
+  // Bytes of working memory.
+  virtual size_t linear_needs(const LinearShape& shape, int max_rows) const;
+  virtual size_t attention_needs(const AttentionMemory& memory) const;
+
+  KernelSet packing_;
+
+ private:
   struct Recording {
     ReplayKey key{};
     cudaGraphExec_t graph = nullptr;  // null: its ops ran once, so that all that is loaded late is there
     uint64_t calls = 0, last_used = 0;
   };
 
-  explicit CudaDevice(int ordinal) : ordinal_(ordinal) {}
-  Result<void> start();
-  // Makes this device the calling thread's.
-  void enter() const;
-  // An op was launched.
-  void launched(const char* op);
   Recording& recording_of(const ReplayKey& key);
   void record(Recording& recording, const std::function<void()>& ops);
   void forget_recordings();
   Result<void> grow(Buffer& buffer, size_t bytes);
-  AttentionMemory* memory_of(const AttentionShape& shape);
 
   static constexpr size_t kRecordings = 96;
   static constexpr int kSlots = 4;
@@ -86,7 +96,6 @@ class CudaDevice final : public Device {
 
   int ordinal_;
   DeviceFacts facts_;
-  KernelSet packing_;
   std::atomic<uint64_t> calls_{0};
   cudaStream_t stream_ = nullptr;
   // Nothing else may enter the stream while ops are recorded.

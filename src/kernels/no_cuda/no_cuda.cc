@@ -5,7 +5,9 @@ namespace eadem::kernels {
 
 std::string cuda_support() { return std::string("none: ") + EADEM_CUDA_STATE; }
 
-Result<std::unique_ptr<Device>> open_cuda_device(int) {
+std::string cuda_free_order() { return cuda_support(); }
+
+Result<std::unique_ptr<Device>> open_cuda_device(int, SumOrder) {
   return Error{std::string("this program has no CUDA backend: ") + EADEM_CUDA_STATE};
 }
 

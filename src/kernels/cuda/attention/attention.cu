@@ -17,8 +17,6 @@ using numerics::kSplit;
 
 // Partial results are kept for so many bytes of units at once; longer calls are several launches.
 constexpr size_t kPartBytes = size_t{128} << 20;
-// From this many rows of a sequence on the warpgroup kernel is worth its tile of 64 and more.
-constexpr int kPrefillRows = 64;
 
 size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 

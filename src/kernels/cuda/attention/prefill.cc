@@ -75,7 +75,7 @@ size_t prefill_scratch_bytes(const AttentionShape& shape, int processors) {
 }
 
 void attention_prefill(cudaStream_t stream, const AttentionShape& shape, const DeviceAttentionCall& call,
-                       const DeviceRun* runs, int run_count, int processors, void* scratch) {
+                       const DeviceRun* runs, int run_count, int processors, void* scratch, PrefillOrder order) {
   EADEM_CHECK(prefill_serves(shape));
   const int head = kernel_head(shape);
   const auto heads = static_cast<uint64_t>(shape.heads), padded = static_cast<uint64_t>(shape.head_padded);
@@ -94,10 +94,11 @@ void attention_prefill(cudaStream_t stream, const AttentionShape& shape, const D
   args.window = static_cast<int>(std::min<int64_t>(shape.window, 1 << 30));
   args.c = shape.c;
   args.inverse_c = 1.0f / shape.c;
+  const PrefillKernel kernel = order == PrefillOrder::kFree ? free_prefill_kernel(head) : prefill_kernel(head);
   const std::vector<Piece> pieces = pieces_of(shape, runs, run_count, prefill_rows(head));
   for (size_t from = 0; from < pieces.size();) {
     from = fill(args, pieces, from);
-    prefill_kernel(head)(stream, args, std::min(processors, args.tile_count * shape.heads));
+    kernel(stream, args, std::min(processors, args.tile_count * shape.heads));
   }
 }
 

@@ -6,6 +6,7 @@
 // sums l. docs/cuda-prefill.md tells what each choice is worth.
 #pragma once
 
+#include "core/check.h"
 #include "kernels/cuda/attention/prefill_consumer.cuh"
 #include "kernels/cuda/attention/prefill_producer.cuh"
 
@@ -46,6 +47,15 @@ __global__ void __launch_bounds__(T::kThreads, 1) prefill_attention(const __grid
     PrefillConsumer<T> consumer(a, group - 1);
     consumer.run();
   }
+}
+
+template <class T>
+void launch_prefill(cudaStream_t stream, const PrefillArgs& args, int blocks) {
+  EADEM_CHECK(cudaFuncSetAttribute(prefill_attention<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   T::kSharedBytes) == cudaSuccess);
+  EADEM_CHECK(cudaMemsetAsync(args.next_tile, 0, sizeof(int), stream) == cudaSuccess);
+  prefill_attention<T><<<static_cast<unsigned>(blocks), T::kThreads, T::kSharedBytes, stream>>>(args);
+  EADEM_CHECK(cudaGetLastError() == cudaSuccess);
 }
 
 }  // namespace eadem::kernels::cuda

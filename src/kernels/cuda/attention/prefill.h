@@ -16,9 +16,16 @@ bool prefill_serves(const AttentionShape& shape);
 // Working memory of a call, whatever its rows.
 size_t prefill_scratch_bytes(const AttentionShape& shape, int processors);
 
-// The rows of `runs` (host; some of call.runs, one row or more in each; worth it from about 64 rows), every other row
-// is left alone. call.q: 16-byte aligned. scratch: prefill_scratch_bytes of it, 256-byte aligned, whatever it holds.
+// Free order has no splits: the keys are one chain.
+enum class PrefillOrder { kContract, kFree };
+
+// Rows of a sequence from which on the kernel is worth its tile.
+inline constexpr int kPrefillRows = 64;
+
+// The rows of `runs` (host; some of call.runs, one row or more in each), every other row is left alone. call.q: 16-byte
+// aligned. scratch: prefill_scratch_bytes of it, 256-byte aligned, whatever it holds.
 void attention_prefill(cudaStream_t stream, const AttentionShape& shape, const DeviceAttentionCall& call,
-                       const DeviceRun* runs, int run_count, int processors, void* scratch);
+                       const DeviceRun* runs, int run_count, int processors, void* scratch,
+                       PrefillOrder order = PrefillOrder::kContract);
 
 }  // namespace eadem::kernels::cuda

@@ -40,7 +40,10 @@ struct PrefillArgs {
 using PrefillKernel = void (*)(cudaStream_t, const PrefillArgs&, int blocks);
 // For heads of 64, 128 or 256 elements (padded).
 PrefillKernel prefill_kernel(int head);
-// Query rows of a tile.
-int prefill_rows(int head);
+// The same in free order: no splits (free/prefill.cu).
+PrefillKernel free_prefill_kernel(int head);
+// Warpgroups of 64 query rows that have a tile.
+constexpr int prefill_groups(int head) { return head == 256 ? 2 : 3; }
+constexpr int prefill_rows(int head) { return 64 * prefill_groups(head); }
 
 }  // namespace eadem::kernels::cuda

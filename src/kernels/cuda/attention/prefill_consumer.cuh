@@ -50,6 +50,13 @@ EADEM_DEVICE uint32_t packed_operands(float low, float high) {  // of numbers th
   return pair;
 }
 
+// Free order's: the GPU's own, which no other machine has.
+EADEM_DEVICE float approximate_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 template <class T>
 struct PrefillConsumer {
   static constexpr int kRegisters = T::kRegisters;
@@ -175,7 +182,11 @@ struct PrefillConsumer {
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
       const float shift = i & 2 ? l : u;
-      s[i] = kFar ? numerics::key_weight(s[i], a.c, shift) : numerics::exp2p(numerics::fma_f32(s[i], a.c, shift));
+      if constexpr (!T::kSplits) {
+        s[i] = approximate_exp2(numerics::fma_f32(s[i], a.c, shift));
+      } else {
+        s[i] = kFar ? numerics::key_weight(s[i], a.c, shift) : numerics::exp2p(numerics::fma_f32(s[i], a.c, shift));
+      }
     }
   }
   // Scores or weights of the keys that a row does not see. upper_far: the upper row's distance to the block's first
@@ -248,7 +259,7 @@ struct PrefillConsumer {
   EADEM_DEVICE void merge(bool last) {
     upper.l = quad_sum(upper.l), lower.l = quad_sum(lower.l);
     const bool have_total = upper.total_m != numerics::kMinusInfinity || lower.total_m != numerics::kMinusInfinity;
-    if (!__any_sync(~0u, have_total)) {
+    if (!T::kSplits || !__any_sync(~0u, have_total)) {
       upper.total_m = upper.m, lower.total_m = lower.m, upper.total_l = upper.l, lower.total_l = lower.l;
     } else {
       // merge_factors of both rows: each lane of a quad takes one of the four powers.
@@ -289,7 +300,7 @@ struct PrefillConsumer {
 
   template <bool kMasked>
   EADEM_DEVICE void step(int block, int upper_far) {
-    if (block % 16 == 0) {  // the merge has no registers for scores
+    if (T::kSplits && block % 16 == 0) {  // the merge has no registers for scores
       add_values();
       wgmma_wait<0>();
       pin(o);

@@ -7,11 +7,14 @@
 
 namespace eadem::kernels::cuda {
 
+// Where the sums of the splits before lie. kNone: the keys are one chain, which is free order, not the contract's tree.
+enum class PrefillTotals { kShared, kGlobal, kNone };
+
 // kTiles_: column tiles of 64 of a head; kGroups_: warpgroups of 64 rows; kKeys_, kValues_: stages of K and of V.
-template <int kTiles_, int kGroups_, int kKeys_, int kValues_, bool kTotalShared_>
+template <int kTiles_, int kGroups_, int kKeys_, int kValues_, PrefillTotals kTotals>
 struct PrefillLayout {
   static constexpr int kTiles = kTiles_, kGroups = kGroups_, kKeys = kKeys_, kValues = kValues_;
-  static constexpr bool kTotalShared = kTotalShared_;
+  static constexpr bool kTotalShared = kTotals == PrefillTotals::kShared, kSplits = kTotals != PrefillTotals::kNone;
   static constexpr int kHead = 64 * kTiles, kRegisters = kHead / 2, kImage = kTiles * kKvTileBytes;
   static constexpr int kThreads = (kGroups + 1) * 128;
   static constexpr int kTotalBytes = 64 * kHead * 4;  // of a warpgroup
