@@ -9,11 +9,11 @@
 namespace eadem::api {
 namespace {
 
-// The free-order mode of a choice.
+// The free-order mode of a choice. A device was opened for it; its matrix instructions are those of mma16.
 Result<Choice> free_order(Choice choice) {
-  if (choice.device != nullptr) return Error{"mode free is for --device cpu alone"};
+  if (choice.device != nullptr) return choice;
   if (choice.numerics == numerics::Numerics::kMma16) {
-    return Error{"mode free has no mma16, which is an exact emulation: use --numerics fma32 or int8"};
+    return Error{"mode free has no mma16 on a CPU, where it is an exact emulation: use --numerics fma32 or int8"};
   }
   const kernels::KernelSet* twin = kernels::free_order_twin(*choice.kernels);
   if (twin == nullptr) {
@@ -24,7 +24,7 @@ Result<Choice> free_order(Choice choice) {
 }
 
 // "cpu" (null), "cuda" or "cuda:N".
-Result<std::shared_ptr<kernels::Device>> open_device(const std::string& name) {
+Result<std::shared_ptr<kernels::Device>> open_device(const std::string& name, kernels::SumOrder order) {
   if (name == "cpu") return std::shared_ptr<kernels::Device>();
   const std::string prefix = "cuda:";
   int ordinal = 0;
@@ -37,13 +37,15 @@ Result<std::shared_ptr<kernels::Device>> open_device(const std::string& name) {
   if ((name != "cuda" && !numbered) || ordinal < 0) {
     return Error{"device '" + name + "' is unknown: use cpu, cuda, or cuda:N for another than the first"};
   }
-  EADEM_ASSIGN_OR_RETURN(auto device, kernels::open_cuda_device(ordinal));
+  EADEM_ASSIGN_OR_RETURN(auto device, kernels::open_cuda_device(ordinal, order));
   return std::shared_ptr<kernels::Device>(std::move(device));
 }
 
-Result<Choice> choose_contract(const EngineOptions& options, const weights::Checkpoint& checkpoint) {
+// The device too is opened for the mode; else the mode does not matter yet.
+Result<Choice> choose_numerics_and_kernels(const EngineOptions& options, const weights::Checkpoint& checkpoint) {
   Choice choice{model::default_numerics(checkpoint), &kernels::best_kernel_set()};
-  EADEM_ASSIGN_OR_RETURN(choice.device, open_device(options.device));
+  const auto order = options.mode == "free" ? kernels::SumOrder::kFree : kernels::SumOrder::kContract;
+  EADEM_ASSIGN_OR_RETURN(choice.device, open_device(options.device, order));
   if (choice.device != nullptr) choice.numerics = numerics::Numerics::kMma16;  // its own matrix instructions'
   if (options.numerics != "auto") {
     if (options.numerics.ends_with("-free")) {
@@ -76,7 +78,7 @@ Result<Choice> choose_contract(const EngineOptions& options, const weights::Chec
 }  // namespace
 
 Result<Choice> choose(const EngineOptions& options, const weights::Checkpoint& checkpoint) {
-  EADEM_ASSIGN_OR_RETURN(const Choice choice, choose_contract(options, checkpoint));
+  EADEM_ASSIGN_OR_RETURN(const Choice choice, choose_numerics_and_kernels(options, checkpoint));
   if (options.mode == "contract") return choice;
   if (options.mode == "free") return free_order(choice);
   return Error{"mode '" + options.mode + "' is unknown: use contract or free"};

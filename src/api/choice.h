@@ -19,9 +19,9 @@ struct Choice {
   const kernels::KernelSet* kernels;
   std::shared_ptr<kernels::Device> device = nullptr;  // null: this machine
 
-  bool is_free() const { return kernels->free_order; }
   // The set in use.
   const kernels::KernelSet& set() const { return device != nullptr ? device->packing() : *kernels; }
+  bool is_free() const { return set().free_order; }
   uint64_t calls() const { return device != nullptr ? device->calls() : kernels->calls->load(); }
   std::string numerics_name() const {
     if (is_free()) return std::string(numerics::short_name(numerics)) + "-free";

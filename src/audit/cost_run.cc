@@ -102,9 +102,10 @@ Result<void> Measurement::check_alike() const {
   return {};
 }
 
-// "auto" is the set that free order has a twin of, not the machine's best: that would compare instructions as well.
+// "auto" is the set that free order has a twin of, not the machine's best: that would compare instructions as well. A
+// device brings its own, and may not be opened yet: a process that did has no children that can.
 Result<void> Measurement::choose_kernels() {
-  if (options_.engine.isa != "auto") return {};
+  if (options_.engine.isa != "auto" || options_.engine.device != "cpu") return {};
   EADEM_ASSIGN_OR_RETURN(const Engine free, open_engine("free"));
   options_.engine.isa = plain_name(free.info().isa);
   return {};

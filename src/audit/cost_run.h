@@ -27,8 +27,8 @@ struct CostWatch {
 
 // Measures memory in a process of its own for each mode (so this one must have no threads yet), then opens both engines
 // in this process, runs each once to warm up, and runs the blocks of audit/cost.h. The result document ("kind":
-// "cost"), "a" the contract, "b" free order; `machine` goes into it. Errors: no free counterpart (mma16); a request
-// that does not fit; an interrupt.
+// "cost"), "a" the contract, "b" free order; `machine` goes into it. Errors: no free counterpart (mma16 on a CPU; a
+// device without cuBLASLt); a request that does not fit; an interrupt.
 Result<nlohmann::ordered_json> run_cost(const CostOptions& options, const nlohmann::ordered_json& machine,
                                         const CostWatch& watch);
 

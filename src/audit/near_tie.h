@@ -65,8 +65,8 @@ NearTiePosition measure_position(const SampledToken& contract, std::span<const S
 
 // Each prompt of the corpus along its greedy path (seeds, penalties and guides left aside), or along its
 // golden_token_ids; then the same tokens in free order, once for each run. Errors: an engine that cannot be opened
-// (mma16 has no free order), no prompt that this model can be asked, an answer that failed, a measurement that was
-// ended.
+// (mma16 has no free order on a CPU), no prompt that this model can be asked, an answer that failed, a measurement that
+// was ended.
 Result<NearTies> find_near_ties(const Corpus& corpus, const NearTieOptions& options);
 
 }  // namespace eadem::audit

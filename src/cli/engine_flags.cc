@@ -40,7 +40,8 @@ void EngineFlags::add(Flags& flags) {
              &options.numerics);
   flags.text(
       "--mode", "NAME",
-      "contract, or free: sums in the order that suits batch and threads, so bits vary; for comparison [contract]",
+      "contract, or free: sums in the order that suits batch and threads (on a GPU by cuBLASLt), so bits vary; for "
+      "comparison [contract]",
       &options.mode);
   flags.text("--device", "NAME", "cpu, cuda, or cuda:N for another than the first [cpu]", &options.device);
   flags.text("--isa", "NAME", "kernel set: auto, or one that `eadem info` lists [auto]", &options.isa);

@@ -49,6 +49,7 @@ ordered_json devices() {
   }
   ordered_json all = {{"support", support}, {"devices", found}};
   if (found.empty() && !reason.empty()) all["reason"] = reason;
+  if (!found.empty()) all["free_order"] = kernels::cuda_free_order();
   return all;
 }
 
@@ -123,6 +124,9 @@ void print(const ordered_json& all) {
     std::printf("  %-14s  %s\n", plain(device["device"]).c_str(), plain(device["name"]).c_str());
   }
   if (all["cuda"].contains("reason")) std::printf("  %-14s  %s\n", "device", plain(all["cuda"]["reason"]).c_str());
+  if (all["cuda"].contains("free_order")) {
+    std::printf("  %-14s  %s\n", "free order", plain(all["cuda"]["free_order"]).c_str());
+  }
   std::printf("numerics\n  %s\n", plain(all["numerics"]).c_str());
   if (!all.contains("model")) return;
   std::puts("model");

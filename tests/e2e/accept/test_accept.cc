@@ -121,6 +121,30 @@ TEST_F(Accept, AControlThatSeesNothingFailsTheWhole) {
   EXPECT_FALSE(passed(result));
 }
 
+// Workers add nothing up on a device, so that their cell shows nothing there.
+TEST_F(Accept, OnADeviceTheControlLeavesTheWorkersOut) {
+  const std::string more =
+      "[[cell]]\nname = \"workers\"\ninvariant = \"It holds.\"\nway = \"at_once\"\noption = \"threads\"\n"
+      "values = [1, 3]\ncorpus = [\"short\"]\nproof = [\"threads == value\"]\nsensitive = true\n"
+      "limits = { requests = 1, prompt_tokens = 8, answer_tokens = 2 }\n"
+      "[[cell]]\nname = \"control\"\ninvariant = \"It is seen.\"\nway = \"free\"\nvalues = [\"one\", \"workers\"]\n"
+      "proof = [\"cells_asked >= 1\"]\n";
+  const Matrix matrix = one_cell("2", "max_sequences == 2", more);
+  const auto asked = [&](const std::string& device) {
+    workshop_.engine.device = device;
+    workshop_.open = [](EngineOptions options) {  // where there is no device either
+      options.device = "cpu";
+      return Engine::open(options);
+    };
+    std::vector<std::string> names;
+    MatrixResult result = run(matrix, {"full", {"fma32"}, {"control"}});
+    for (const auto& one : result.cells[0].evidence["runs"]) names.push_back(one["value"].get<std::string>());
+    return names;
+  };
+  EXPECT_EQ(asked("cpu"), (std::vector<std::string>{"one", "workers"}));
+  EXPECT_EQ(asked("cuda"), (std::vector<std::string>{"one"}));
+}
+
 TEST_F(Accept, AProcessThatFailsFailsItsCell) {
   for (const char* program : {"/bin/false", "/nowhere/eadem"}) {
     workshop_.program = program;

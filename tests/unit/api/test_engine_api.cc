@@ -193,6 +193,9 @@ TEST(EngineApi, FreeOrderIsAModeOfItsOwn) {
   EXPECT_NE(error_of({.numerics = "mma16", .mode = "free"}).find("mma16"), std::string::npos);
   EXPECT_NE(error_of({.numerics = "fma32-free"}).find("--mode free"), std::string::npos);
   EXPECT_NE(error_of({.mode = "free", .isa = "reference"}).find("reference"), std::string::npos);
+  // A device is asked for it, not refused: what is missing here is said.
+  const std::string without_device = error_of({.numerics = "mma16", .mode = "free", .device = "cuda:999"});
+  EXPECT_NE(without_device.find("CUDA"), std::string::npos) << without_device;
   EXPECT_NE(error_of({.mode = "fast"}).find("fast"), std::string::npos);
 }
 
