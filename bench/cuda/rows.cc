@@ -212,7 +212,7 @@ void bench_rows(Bench& b) {
     const double r = rows;
     const std::string suffix = " rows " + std::to_string(rows);
     b.report.add("embed" + suffix,
-                 b.time([&](cudaStream_t s, int) { cuda::embed(s, table, dtokens, rows, kHidden, h); }),
+                 b.time([&](cudaStream_t s, int) { cuda::embed(s, table, dtokens, nullptr, rows, kHidden, h); }),
                  r * kHidden * 6);
     b.report.add("rms_norm" + suffix, b.time([&](cudaStream_t s, int) {
       cuda::rms_norm(s, x, weight, rows, kHidden, kHidden, 1e-6f, y, bad);

@@ -87,6 +87,7 @@ struct Counters {
   uint64_t held_chunks = 0;                  // pieces of prompts cut short for the sake of those that draw tokens
   uint64_t prepared_blocks = 0;              // KV blocks made ready while the step before was computed
   uint64_t overlapped_steps = 0;             // computed while the tokens of the one before were told
+  uint64_t ahead_steps = 0;                  // launched before the one before was finished, on a device
   uint64_t discarded_rows = 0;               // computed for a sequence that a listener had ended meanwhile
   uint64_t masked_rows = 0;                  // rows that a guide masked
   // Guesses computed, those that were right, and how often a sequence had some in a step

@@ -33,6 +33,7 @@ inline constexpr NamedCounter kCounters[] = {
     {"held_chunks", &Counters::held_chunks},
     {"prepared_blocks", &Counters::prepared_blocks},
     {"overlapped_steps", &Counters::overlapped_steps},
+    {"ahead_steps", &Counters::ahead_steps},
     {"discarded_rows", &Counters::discarded_rows},
     {"masked_rows", &Counters::masked_rows},
     {"drafted_tokens", &Counters::drafted_tokens},

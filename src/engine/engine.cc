@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -64,20 +65,24 @@ class EngineImpl final : public Engine {
         scheduler_(scheduler_options(model, options), &cache_, &counters_),
         runner_(std::move(runner)) {
     scheduler_.before_preemption([this](const Sequence& sequence) { keep_hashes(sequence); });
+    for (Step& step : steps_) step.accept_all = options.speculation.accept_all;
     if (options.async_scheduling) executor_.emplace();
   }
+  ~EngineImpl() override;
 
   Result<void> init() {
     const int rows = std::min(options_.prefill_chunk, model_.options().max_rows);
     EADEM_ASSIGN_OR_RETURN(speculation_, Speculation::create(options_, model_, rows, cache_.blocks(), &counters_));
-    step_.accept_all = options_.speculation.accept_all;
     return {};
   }
 
   Result<void> check(const SequenceRequest& request) const override { return check_request(request, limits_); }
   Result<SequenceId> submit(SequenceRequest request, Listener* listener) override;
   void cancel(SequenceId id) override;
-  bool wait() override { return !executor_ || executor_->finish_or_wake(); }
+  bool wait() override {
+    run_ahead();
+    return !executor_ || executor_->finish_or_wake();
+  }
   void wake() override {
     if (executor_) executor_->wake();
   }
@@ -92,17 +97,23 @@ class EngineImpl final : public Engine {
   int kv_blocks() const override { return cache_.blocks(); }
   int free_blocks() const override { return cache_.free_blocks(); }
   void set_trace(model::TraceSink* trace) override { trace_ = trace; }
-  SequenceId sequence_of(int index) const override { return step_.pieces[static_cast<size_t>(index)].sequence->id; }
+  SequenceId sequence_of(int index) const override {
+    return steps_[oldest_].pieces[static_cast<size_t>(index)].sequence->id;
+  }
 
  private:
+  bool may_run_ahead() const;
+  void run_ahead();
   void guess();
-  void launch();
+  bool launch();
+  void finish_oldest();
   void commit();
-  int right_end(const Piece& piece);
-  void commit_piece(const Piece& piece);
+  int right_end(const Step& step, const Piece& piece);
+  void commit_piece(Step& step, const Piece& piece);
   void take(Sequence& sequence, int64_t position, Drawn& drawn);
   void take_prompt(Sequence& sequence);
   void end_overdue();
+  bool is_preempted_for_test(const Sequence& sequence) const;
   void preempt_for_test();
   void tell();
   void tell_token(Sequence& sequence, const News& news);
@@ -120,8 +131,9 @@ class EngineImpl final : public Engine {
   Scheduler scheduler_;
   std::unique_ptr<Speculation> speculation_;  // null: off
   StepRunner runner_;
-  Step step_;               // the last one scheduled
-  bool under_way_ = false;  // it is not committed yet
+  std::array<Step, 2> steps_;
+  size_t oldest_ = 0;       // of the steps under way
+  size_t under_way_ = 0;    // steps that are launched and not committed
   std::vector<News> news_;  // in the order in which it happened
   std::vector<News> telling_;
   model::TraceSink* trace_ = nullptr;
@@ -176,24 +188,48 @@ void EngineImpl::cancel(SequenceId id) {
   std::for_each(scheduler_.waiting().begin(), scheduler_.waiting().end(), mark);
 }
 
-// Between commit() and launch() nothing is under way, and all that is known of a sequence is true: ends, preemption and
-// scheduling happen there.
+EngineImpl::~EngineImpl() {
+  executor_.reset();
+  if (under_way_ > 1) model_.finish();  // it uses the pool
+}
+
+// Where nothing is under way, all that is known of a sequence is true: preemption and guesses happen there alone.
 bool EngineImpl::step() {
-  if (under_way_) commit();
+  run_ahead();
+  if (under_way_ > 0) commit();
   end_overdue();
-  preempt_for_test();
-  scheduler_.remove_finished();
-  guess();
-  scheduler_.schedule(step_);
-  launch();
-  if (!executor_) commit();
+  if (under_way_ == 0) {
+    preempt_for_test();
+    scheduler_.remove_finished();
+    guess();
+    scheduler_.schedule(steps_[oldest_]);
+    if (launch() && !executor_) commit();
+  }
   tell();
   scheduler_.remove_finished();
-  if (under_way_) scheduler_.prepare();
+  if (under_way_ > 0 && !model_.draws()) scheduler_.prepare();
   return !scheduler_.idle();
 }
 
-// Nobody is given a block before the step under way is committed, so what it still writes into these harms nobody.
+// Whether the next step can be launched while one is under way. All that this one may say that counts for the next is
+// what tokens it draws, and these are on the device already. Who turns out to have ended has a row too many in the next
+// step: it counts for nobody, and its blocks are its own until that step is committed.
+bool EngineImpl::may_run_ahead() const {
+  if (!executor_ || !model_.draws() || !options_.run_ahead || under_way_ != 1) return false;
+  if (!steps_[oldest_].stands_alone || speculation_ != nullptr || trace_ != nullptr) return false;
+  if (!scheduler_.all_fit()) return false;
+  const auto is_preempted = [this](const auto& sequence) { return is_preempted_for_test(*sequence); };
+  return std::none_of(scheduler_.running().begin(), scheduler_.running().end(), is_preempted);
+}
+
+void EngineImpl::run_ahead() {
+  if (!may_run_ahead()) return;
+  scheduler_.remove_finished();
+  scheduler_.schedule(steps_[oldest_ ^ 1]);
+  if (launch()) ++counters_.ahead_steps;
+}
+
+// Nobody is given a block before the steps under way are committed, so what they still write harms nobody.
 void EngineImpl::settle() {
   end_overdue();
   tell();
@@ -208,44 +244,61 @@ void EngineImpl::guess() {
   speculation_->propose(scheduler_.running(), waiting);
 }
 
-void EngineImpl::launch() {
-  under_way_ = true;
-  if (step_.batch.rows.empty()) return;
-  for (const Piece& piece : step_.pieces) {
-    piece.sequence->under_way = piece.row_end - piece.row_begin;
+// The step that was scheduled; false where it has no rows.
+bool EngineImpl::launch() {
+  Step& step = steps_[(oldest_ + under_way_) % 2];
+  if (step.batch.rows.empty()) return false;
+  for (const Piece& piece : step.pieces) {
+    piece.sequence->under_way += piece.row_end - piece.row_begin;
+    if (piece.draws_next) {
+      ++piece.sequence->promised;
+      piece.sequence->drawn_by = piece.output_end - 1;
+    }
     if (!std::exchange(piece.sequence->start_told, true)) add_news(*piece.sequence, News::Kind::kStart);
   }
   ++counters_.steps;
-  counters_.rows += step_.batch.rows.size();
-  counters_.max_rows = std::max<uint64_t>(counters_.max_rows, step_.batch.rows.size());
-  if (step_.pieces.size() > 1) ++counters_.mixed_steps;
-  if (!executor_) return runner_.run(step_, cache_.pool(), trace_);
-  const auto is_token = [](const News& news) { return news.kind == News::Kind::kToken; };
-  if (std::any_of(news_.begin(), news_.end(), is_token)) ++counters_.overlapped_steps;
-  executor_->launch([this] { runner_.run(step_, cache_.pool(), trace_); });
+  counters_.rows += step.batch.rows.size();
+  counters_.max_rows = std::max<uint64_t>(counters_.max_rows, step.batch.rows.size());
+  if (step.pieces.size() > 1) ++counters_.mixed_steps;
+  if (!executor_ || model_.draws()) runner_.launch(step, cache_.pool(), trace_);
+  if (++under_way_ == 1) finish_oldest();
+  return true;
 }
 
-// What the step's rows say becomes known, in the order of its pieces.
+// On the executor's thread, where there is one: there the step of a model that does not draw is computed as well.
+void EngineImpl::finish_oldest() {
+  Step& step = steps_[oldest_];
+  if (!executor_) return runner_.finish(step);
+  executor_->launch([this, &step] {
+    if (!model_.draws()) runner_.launch(step, cache_.pool(), trace_);
+    runner_.finish(step);
+  });
+}
+
+// What the rows of the first step under way say becomes known, in the order of its pieces.
 void EngineImpl::commit() {
   if (executor_) executor_->finish();
-  under_way_ = false;
-  for (const Drawn& drawn : step_.drawn) counters_.masked_rows += drawn.masked ? 1 : 0;
-  for (const Piece& piece : step_.pieces) commit_piece(piece);
+  Step& step = steps_[oldest_];
+  for (const Drawn& drawn : step.drawn) counters_.masked_rows += drawn.masked ? 1 : 0;
+  for (const Piece& piece : step.pieces) commit_piece(step, piece);
+  oldest_ ^= 1;
+  if (--under_way_ > 0) finish_oldest();
 }
 
 // The end of the rows that count: those of known tokens and of right guesses.
-int EngineImpl::right_end(const Piece& piece) {
+int EngineImpl::right_end(const Step& step, const Piece& piece) {
   if (piece.draft_begin == piece.row_end) return piece.row_end;
   const int drafted = piece.row_end - piece.draft_begin;
   int accepted = 0;
-  while (accepted < drafted && step_.guessed_right(piece, piece.output_end - drafted + accepted)) ++accepted;
+  while (accepted < drafted && step.guessed_right(piece, piece.output_end - drafted + accepted)) ++accepted;
   speculation_->judge(*piece.sequence, drafted, accepted);
   return piece.draft_begin + accepted;
 }
 
-void EngineImpl::commit_piece(const Piece& piece) {
+void EngineImpl::commit_piece(Step& step, const Piece& piece) {
   Sequence& sequence = *piece.sequence;
-  sequence.under_way = 0;
+  sequence.under_way -= piece.row_end - piece.row_begin;
+  if (piece.draws_next) --sequence.promised;
   // Its listener ended it while these rows were computed.
   if (sequence.finished) {
     counters_.discarded_rows += static_cast<uint64_t>(piece.row_end - piece.row_begin);
@@ -253,17 +306,17 @@ void EngineImpl::commit_piece(const Piece& piece) {
   }
   // What lies before a bad row is taken first: an answer that ends there never needed the row, and another chunk size
   // would not have computed it.
-  const auto is_bad = [&](int row) { return model_.bad()[static_cast<size_t>(row)]; };
-  const int row_end = right_end(piece);
+  const auto is_bad = [&](int row) { return step.bad[static_cast<size_t>(row)]; };
+  const int row_end = right_end(step, piece);
   int good_end = piece.row_begin;
   while (good_end < row_end && !is_bad(good_end)) ++good_end;
   sequence.computed += std::min(good_end, piece.draft_begin) - piece.row_begin;
   for (int output = piece.output_begin; output < piece.output_end && !sequence.finished; ++output) {
-    const int row = step_.batch.outputs[static_cast<size_t>(output)];
+    const int row = step.batch.outputs[static_cast<size_t>(output)];
     if (row >= good_end) break;
     // The token of a right guess is what the output before gave.
     if (row >= piece.draft_begin) ++sequence.computed;
-    take(sequence, step_.position_of(output), step_.drawn[static_cast<size_t>(output)]);
+    take(sequence, step.position_of(output), step.drawn[static_cast<size_t>(output)]);
   }
   sequence.most_computed = std::max(sequence.most_computed, sequence.computed);
   cache_.register_blocks(sequence);
@@ -271,10 +324,10 @@ void EngineImpl::commit_piece(const Piece& piece) {
   if (good_end < row_end) {
     return end(sequence, FinishReason::kError,
                "the model's arithmetic left its range (a NaN or a huge attention score) at position " +
-                   std::to_string(step_.batch.rows[static_cast<size_t>(good_end)].position) +
+                   std::to_string(step.batch.rows[static_cast<size_t>(good_end)].position) +
                    " of this request; its weights are damaged or its prompt drives it out of range");
   }
-  if (sequence.rows_wanted() == 0 && !sequence.cancelled) {
+  if (sequence.under_way == 0 && sequence.rows_wanted() == 0 && !sequence.cancelled) {
     take_prompt(sequence);
     end(sequence, FinishReason::kLength);
   }
@@ -333,7 +386,7 @@ void EngineImpl::end_overdue() {
     if (sequence.finished) return;
     if (sequence.cancelled) return end(sequence, FinishReason::kCancelled);
     if (sequence.deadline && *sequence.deadline <= now) return end(sequence, FinishReason::kTimeout);
-    if (sequence.rows_wanted() > 0) return;
+    if (sequence.under_way > 0 || sequence.rows_wanted() > 0) return;
     take_prompt(sequence);
     end(sequence, FinishReason::kLength);
   };
@@ -341,13 +394,17 @@ void EngineImpl::end_overdue() {
   std::for_each(scheduler_.waiting().begin(), scheduler_.waiting().end(), look);
 }
 
+bool EngineImpl::is_preempted_for_test(const Sequence& sequence) const {
+  return options_.force_preempt > 0 && !sequence.finished &&
+         sequence.drawn() / options_.force_preempt > sequence.forced_preemptions;
+}
+
 void EngineImpl::preempt_for_test() {
   if (options_.force_preempt == 0) return;
   std::vector<Sequence*> preempted;
   for (const auto& sequence : scheduler_.running()) {
-    const int64_t due = sequence->drawn() / options_.force_preempt;
-    if (!sequence->finished && due > sequence->forced_preemptions) preempted.push_back(sequence.get());
-    sequence->forced_preemptions = due;
+    if (is_preempted_for_test(*sequence)) preempted.push_back(sequence.get());
+    sequence->forced_preemptions = sequence->drawn() / options_.force_preempt;
   }
   for (Sequence* sequence : preempted) scheduler_.preempt(*sequence);
 }
@@ -355,6 +412,8 @@ void EngineImpl::preempt_for_test() {
 // Listeners may submit and cancel meanwhile.
 void EngineImpl::tell() {
   telling_.swap(news_);  // two vectors in turn keep their storage
+  const auto is_token = [](const News& news) { return news.kind == News::Kind::kToken; };
+  if (under_way_ > 0 && std::any_of(telling_.begin(), telling_.end(), is_token)) ++counters_.overlapped_steps;
   for (News& news : telling_) {
     Sequence& sequence = *news.sequence;
     if (sequence.told) continue;  // it ended at an earlier token

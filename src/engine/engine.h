@@ -1,6 +1,7 @@
 // The engine: continuous batching over paged KV, on token ids alone (text is the layer above). engine.step() is
 // schedule, run, commit, tell. One thread calls submit, cancel and step. With asynchronous scheduling a thread of the
-// engine's own runs a step while the caller's tells listeners of the one before; what comes out is the same.
+// engine's own runs a step while the caller's tells listeners of the one before; on a device the next step is launched
+// even before the one under way is finished. What comes out is the same.
 #pragma once
 
 #include <chrono>
@@ -51,6 +52,7 @@ struct Options {
   // A test's handle: every sequence is preempted each time it has drawn this many tokens (0: never)
   int force_preempt = 0;
   bool async_scheduling = false;  // a step runs while the one before is told
+  bool run_ahead = true;          // with it, on a device: a step is launched while the one before runs
   std::vector<int32_t> eos;       // end-of-text tokens of the model
   SpeculationOptions speculation;
 };
@@ -64,7 +66,7 @@ struct Outcome {
   int cached_tokens = 0;                        // prompt tokens whose keys and values came from the prefix cache
   int drafted_tokens = 0, accepted_tokens = 0;  // guesses that were computed, and those that were right
   int preemptions = 0;
-  std::vector<float> embedding;                 // of a pooled request: [hidden], of length 1
+  std::vector<float> embedding;  // of a pooled request: [hidden], of length 1
 };
 
 // Follows one sequence. Called from inside step(), on its thread; may call submit and cancel.
@@ -108,13 +110,15 @@ class Engine {
   // Takes a request that passes check(), else its error. `listener` must live until on_finish.
   virtual Result<SequenceId> submit(SequenceRequest request, Listener* listener) = 0;
   virtual void cancel(SequenceId id) = 0;
-  // Returns true when the step under way, if any, is computed: step() need not wait then. False: someone called wake().
+  // Returns true when the first step under way, if any, is computed: step() need not wait then. False: someone called
+  // wake(). On a device it launches the next one first.
   virtual bool wait() = 0;
   virtual void wake() = 0;  // safe from any thread
-  // While a step is under way: ends what is cancelled or late, and frees its blocks.
+  // While steps are under way: ends what is cancelled or late, and frees its blocks.
   virtual void settle() = 0;
   // One step. False where nothing is waiting or running. With asynchronous scheduling: takes the results of the step
-  // under way, launches the next one and tells listeners of the former, so that the last step is told one call later.
+  // under way, launches the next one (on a device, before that) and tells listeners of the former, so that the last
+  // step is told one call later.
   virtual bool step() = 0;
 
   virtual const Counters& counters() const = 0;

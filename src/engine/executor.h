@@ -1,5 +1,5 @@
-// Computes one step at a time on a thread of its own, so that whoever launched it can do something else meanwhile. On a
-// device with a queue of its own, launching and finishing are what stands here.
+// Computes one step at a time on a thread of its own, so that whoever launched it can do something else meanwhile. Of a
+// step that a device computes it waits for the end.
 #pragma once
 
 #include <condition_variable>

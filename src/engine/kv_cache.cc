@@ -112,7 +112,7 @@ bool KvCache::computes_next_block(const Sequence& other, const Sequence& sequenc
   const int64_t begin = sequence.registered * kBlock, end = begin + kBlock;
   if (!enabled_ || sequence.registered >= cacheable_blocks(sequence)) return false;
   if (other.chain != sequence.chain || other.registered != sequence.registered) return false;
-  return static_cast<int64_t>(other.tokens.size()) >= end && other.computed + other.rows_wanted() >= end &&
+  return static_cast<int64_t>(other.tokens.size()) >= end && other.reached() + other.rows_wanted() >= end &&
          std::equal(other.tokens.begin() + begin, other.tokens.begin() + end, sequence.tokens.begin() + begin);
 }
 

@@ -163,6 +163,7 @@ void ModelDrafter::guess_next(std::vector<Work>& works) {
 void ModelDrafter::run(std::vector<Work*>& drawing) {
   if (batch_rows_.rows.empty()) return;
   draft_.forward(batch_rows_, cache_.pool());
+  draft_.finish();
   ++counters_->draft_steps;
   counters_->draft_rows += batch_rows_.rows.size();
   if (drawing.empty()) return;

@@ -64,9 +64,9 @@ int64_t Scheduler::rows_allowed(const Step& step, const Sequence& sequence) {
   if (single_rows_ == 0 || rows < 1) return rows;
   const int64_t left = std::max<int64_t>(mixed_budget() - mixed_cost_, 0);
   const int64_t even = options_.even_position;
-  const int64_t cheap = left * even / (even + sequence.computed + left);
+  const int64_t cheap = left * even / (even + sequence.reached() + left);
   const int64_t allowed = std::min(rows, std::max<int64_t>(cheap, mixed_cost_ == 0 ? 1 : 0));
-  mixed_cost_ += allowed + allowed * (sequence.computed + allowed) / even;
+  mixed_cost_ += allowed + allowed * (sequence.reached() + allowed) / even;
   if (allowed < rows) ++counters_->held_chunks;
   return allowed;
 }
@@ -84,7 +84,7 @@ void Scheduler::schedule_running(Step& step, bool single) {
 
 int64_t Scheduler::rows_that_fit(const Sequence& sequence, int64_t rows) const {
   const int64_t blocks = static_cast<int64_t>(sequence.table.size()) + cache_->free_blocks();
-  return std::min(rows, blocks * kBlock - sequence.computed);
+  return std::min(rows, blocks * kBlock - sequence.reached());
 }
 
 void Scheduler::give_rows(Step& step, Sequence& sequence, int64_t rows) {
@@ -105,7 +105,7 @@ bool Scheduler::preempt_last_after(const Sequence& sequence) {
 
 void Scheduler::preempt(Sequence& sequence) {
   const auto it = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s.get() == &sequence; });
-  EADEM_CHECK(it != running_.end());
+  EADEM_CHECK(it != running_.end() && sequence.under_way == 0);
   if (before_preemption_) before_preemption_(sequence);
   std::unique_ptr<Sequence> owned = std::move(*it);
   ++owned->preemptions;
@@ -118,29 +118,33 @@ void Scheduler::preempt(Sequence& sequence) {
 }
 
 void Scheduler::append(Step& step, Sequence& sequence, int64_t rows) {
-  EADEM_CHECK(cache_->reserve(sequence.table, sequence.computed + rows));
+  const int64_t begin = sequence.reached();
+  EADEM_CHECK(cache_->reserve(sequence.table, begin + rows));
   model::Batch& batch = step.batch;
   Piece piece;
   piece.sequence = &sequence;
   piece.row_begin = static_cast<int>(batch.rows.size());
   piece.output_begin = static_cast<int>(batch.outputs.size());
-  for (int64_t p = sequence.computed; p < sequence.computed + rows; ++p) {
+  for (int64_t p = begin; p < begin + rows; ++p) {
     if (p >= sequence.next_logits && sequence.pooling == Pooling::kNone)
       batch.outputs.push_back(static_cast<int32_t>(batch.rows.size()));
-    batch.rows.push_back({static_cast<int32_t>(batch.tables.size()), sequence.tokens[p], p});
+    const bool known = p < static_cast<int64_t>(sequence.tokens.size());
+    batch.rows.push_back({static_cast<int32_t>(batch.tables.size()), known ? sequence.tokens[p] : -1, p,
+                          known ? -1 : sequence.drawn_by});
   }
+  piece.draws_next = sequence.pooling == Pooling::kNone && begin + rows == sequence.length();
   piece.draft_begin = static_cast<int>(batch.rows.size());
-  append_draft(step, piece, sequence.computed + rows);
+  append_draft(step, piece, begin + rows);
   piece.row_end = static_cast<int>(batch.rows.size());
   piece.output_end = static_cast<int>(batch.outputs.size());
   batch.tables.push_back(sequence.table.data());
   step.pieces.push_back(piece);
   sequence.scheduled = true;
-  const int64_t known = std::min(sequence.most_computed, sequence.computed + rows) - sequence.computed;
+  const int64_t known = std::min(sequence.most_computed, begin + rows) - begin;
   if (known > 0) counters_->recomputed_tokens += static_cast<uint64_t>(known);
   // The first chunk ends inside the prompt: another step must follow.
-  const int64_t end = std::min(sequence.prompt, sequence.computed + sequence.rows_wanted());
-  if (sequence.most_computed == 0 && sequence.computed + rows < end) ++counters_->chunked_prompts;
+  const int64_t end = std::min(sequence.prompt, begin + sequence.rows_wanted());
+  if (sequence.most_computed == 0 && sequence.under_way == 0 && begin + rows < end) ++counters_->chunked_prompts;
 }
 
 // Guesses take no block that another running sequence may need in this step.
@@ -161,10 +165,16 @@ void Scheduler::append_draft(Step& step, Piece& piece, int64_t position) {
 
 void Scheduler::admit(Step& step) {
   const auto room = [&] { return budget_left(step) > 0 && (single_rows_ == 0 || mixed_cost_ < mixed_budget()); };
-  while (!waiting_.empty() && static_cast<int>(running_.size()) < options_.max_batch && room()) {
+  while (!waiting_.empty() && live() < options_.max_batch && room()) {
     favour_longest_waiting();
     if (!admit_first(step)) return;
   }
+}
+
+// Sequences that run, without those that are only in a step under way yet.
+int Scheduler::live() const {
+  const auto lives = [](const auto& sequence) { return !sequence->finished; };
+  return static_cast<int>(std::count_if(running_.begin(), running_.end(), lives));
 }
 
 void Scheduler::favour_longest_waiting() {
@@ -183,7 +193,7 @@ void Scheduler::favour_longest_waiting() {
 int64_t Scheduler::blocks_owed() const {
   int64_t owed = 0;
   for (const auto& sequence : running_) {
-    const int64_t wanted = blocks_of(sequence->computed + sequence->rows_wanted());
+    const int64_t wanted = blocks_of(sequence->reached() + sequence->rows_wanted());
     owed += std::max<int64_t>(wanted - static_cast<int64_t>(sequence->table.size()), 0);
   }
   return owed;
@@ -220,8 +230,8 @@ bool Scheduler::admit_first(Step& step) {
 
 void Scheduler::prepare() {
   for (const auto& sequence : running_) {
-    if (sequence->under_way == 0 || sequence->rows_wanted() == 0) continue;
-    const int64_t next = sequence->computed + sequence->under_way;
+    if (sequence->under_way == 0 || sequence->finished || sequence->cancelled) continue;
+    const int64_t next = sequence->reached();
     const int64_t known = static_cast<int64_t>(sequence->tokens.size()) - next;
     const int64_t rows = std::clamp<int64_t>(known, 1, sequence->under_way);  // as many as now
     const int64_t end = std::min(next + rows, sequence->limit - 1);

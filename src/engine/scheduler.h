@@ -37,6 +37,7 @@ struct Piece {
   int row_begin = 0, row_end = 0;        // of Batch::rows
   int draft_begin = 0;                   // the rows from here on are of tokens that are only guessed; row_end: none
   int output_begin = 0, output_end = 0;  // of Batch::outputs
+  bool draws_next = false;               // the last row of a known token draws one that is not known yet
 };
 
 // What the sampler said of an output.
@@ -52,6 +53,12 @@ struct Step {
   model::Batch batch;
   std::vector<Piece> pieces;  // one for each of batch.tables, in the same order
   std::vector<Drawn> drawn;   // one for each of batch.outputs, filled by StepRunner
+  std::vector<bool> bad;      // one for each of batch.rows, likewise: its request fails
+
+  // Filled by StepRunner::launch. Whether the model draws it, by output; empty where it draws none.
+  std::vector<bool> drawn_there;
+  // All that the step gives comes from the model by itself: another may be launched before this one is finished.
+  bool stands_alone = false;
 
   bool accept_all = false;  // SpeculationOptions::accept_all
 
@@ -74,8 +81,11 @@ class Scheduler {
 
   void add(std::unique_ptr<Sequence> sequence);
   bool idle() const { return waiting_.empty() && running_.empty() && ended_.empty(); }
-  // Fills `step`. It is empty where no running sequence has a row to compute.
+  // Fills `step`. It is empty where no running sequence has a row to compute. While a step is computed all_fit() must
+  // hold, and a row's token may be one that this step draws (Row::drawn_by).
   void schedule(Step& step);
+  // There are blocks for all rows that running sequences want, and no step under way writes to any that is free.
+  bool all_fit() const { return blocks_owed() <= cache_->free_blocks() && left_tables_.empty(); }
   // Called with each sequence whose blocks are about to be taken.
   void before_preemption(std::function<void(const Sequence&)> watch) { before_preemption_ = std::move(watch); }
   // Takes a running sequence's blocks away; it waits and is recomputed. Its tokens stay.
@@ -100,6 +110,7 @@ class Scheduler {
   void favour_longest_waiting();
   int64_t blocks_owed() const;
   bool admit_first(Step& step);
+  int live() const;
   // Gives a sequence up to `rows` rows of the step, as many as there are blocks for; takes blocks of those behind it
   // where there is none.
   void give_rows(Step& step, Sequence& sequence, int64_t rows);

@@ -58,16 +58,20 @@ struct Sequence {
   std::vector<int32_t> draft;     // guesses at what follows `tokens`, for the step that is scheduled next
   int drafted = 0, accepted = 0;  // guesses so far that were computed, and those that were right
 
-  int64_t under_way = 0;  // rows in a step that is being computed
+  int64_t under_way = 0;  // rows in steps that are being computed: positions computed ... computed + under_way - 1
+  int promised = 0;       // tokens that those steps will draw past `tokens`
+  int drawn_by = -1;      // the output of the last of those steps that draws the last of these
   bool cancelled = false;
   bool finished = false;  // computes nothing more
   bool told = false;      // its listener knows that it finished
 
   bool wants_prompt_logprobs() const { return sampling.prompt_logprobs >= 0; }
-  // Rows still to compute. What would follow the last token of all is not asked for.
-  int64_t rows_wanted() const {
-    return cancelled || finished ? 0 : std::min(static_cast<int64_t>(tokens.size()), limit - 1) - computed;
-  }
+  // The position of the next row, once the steps under way are done.
+  int64_t reached() const { return computed + under_way; }
+  // Tokens, those counted in that the steps under way will draw.
+  int64_t length() const { return static_cast<int64_t>(tokens.size()) + promised; }
+  // Rows still to compute that are not under way. What would follow the last token of all is not asked for.
+  int64_t rows_wanted() const { return cancelled || finished ? 0 : std::min(length(), limit - 1) - reached(); }
   // Who gets rows, blocks and admission first: a total order that no result depends on.
   bool before(const Sequence& other) const {
     if (favoured != other.favoured) return favoured;

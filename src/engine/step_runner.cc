@@ -51,23 +51,32 @@ StepRunner::StepRunner(model::Model& model, Buffer logits) : model_(&model), log
   }
 }
 
-void StepRunner::run(Step& step, model::KvPool& pool, model::TraceSink* trace) {
-  step.drawn.assign(step.batch.outputs.size(), {});
-  if (step.batch.rows.empty()) return;
+void StepRunner::launch(Step& step, model::KvPool& pool, model::TraceSink* trace) {
   plan_draws(step);
+  const auto is_pooled = [](const Piece& piece) { return piece.sequence->pooling != Pooling::kNone; };
+  const bool all_drawn = std::find(step.drawn_there.begin(), step.drawn_there.end(), false) == step.drawn_there.end() &&
+                         step.drawn_there.size() == step.batch.outputs.size();
+  step.stands_alone = model_->draws() && all_drawn && trace == nullptr &&
+                      std::none_of(step.pieces.begin(), step.pieces.end(), is_pooled);
   model_->forward(step.batch, pool, trace);
+}
+
+void StepRunner::finish(Step& step) {
+  step.drawn.assign(step.batch.outputs.size(), {});
+  model_->finish();
   drawn_ = model_->drawn();  // once, before several workers read them
+  const std::span<const bool> bad = model_->bad();
+  step.bad.assign(bad.begin(), bad.end());
   for (const Piece& piece : step.pieces) pool_piece(piece, step.batch, *model_);
   sample(step);
-  model_->bad();  // a device is done with the step when this is
 }
 
 // Leaves to the model the draws that need nothing but the logits of their own row.
 void StepRunner::plan_draws(Step& step) {
-  drawn_there_.clear();
+  step.drawn_there.clear();
   step.batch.draws.clear();
   if (!model_->draws()) return;
-  drawn_there_.assign(step.batch.outputs.size(), false);
+  step.drawn_there.assign(step.batch.outputs.size(), false);
   bool any = false;
   for (const Piece& piece : step.pieces) {
     const Sequence& sequence = *piece.sequence;
@@ -75,21 +84,21 @@ void StepRunner::plan_draws(Step& step) {
       sampler::Draw draw;
       describe(sequence, step.position_of(output) + 1, draw);
       const bool there = sampler::draws_alone(draw) && sequence.guide == nullptr;
-      drawn_there_[static_cast<size_t>(output)] = there;
+      step.drawn_there[static_cast<size_t>(output)] = there;
       any = any || there;
       step.batch.draws.push_back(there ? sampler::device_draw(draw, model_->config().vocab) : kernels::DeviceDraw{});
     }
   }
   if (any) return;
   step.batch.draws.clear();
-  drawn_there_.clear();
+  step.drawn_there.clear();
 }
 
 void StepRunner::sample(Step& step) {
   const int outputs = static_cast<int>(step.batch.outputs.size());
   for (int begin = 0; begin < outputs; begin += kLogitRows) {
     const int end = std::min(outputs, begin + kLogitRows);
-    const bool alone = fetch_logits(begin, end);
+    const bool alone = fetch_logits(step, begin, end);
     ranges_.clear();
     for (const Piece& piece : step.pieces) {
       const int last = std::min(end, piece.output_end);
@@ -107,15 +116,15 @@ void StepRunner::sample(Step& step) {
 }
 
 // The logits of outputs begin ... end - 1, as far as this machine draws. True: it draws none of them.
-bool StepRunner::fetch_logits(int begin, int end) {
+bool StepRunner::fetch_logits(const Step& step, int begin, int end) {
   const int64_t vocab = model_->config().vocab;
-  if (drawn_there_.empty()) {
+  if (step.drawn_there.empty()) {
     model_->logits(begin, end, logits_.as<float>());
     return false;
   }
   bool none = true;
   for (int output = begin; output < end; ++output) {
-    if (drawn_there_[static_cast<size_t>(output)]) continue;
+    if (step.drawn_there[static_cast<size_t>(output)]) continue;
     model_->logits(output, output + 1, logits_.as<float>() + (output - begin) * vocab);
     none = false;
   }
@@ -144,7 +153,7 @@ void StepRunner::sample_outputs(Step& step, const OutputRange& range, int first,
     describe(sequence, next, draw);
     Drawn& drawn = step.drawn[static_cast<size_t>(output)];
     if (answers && sequence.guide != nullptr && !mask(sequence, draw, drawn, worker)) return;
-    auto result = drawn_there_.empty() || !drawn_there_[static_cast<size_t>(output)]
+    auto result = step.drawn_there.empty() || !step.drawn_there[static_cast<size_t>(output)]
                       ? samplers_[static_cast<size_t>(worker)].draw(draw)
                       : sampler::read_drawn(draw, drawn_[static_cast<size_t>(output)]);
     if (!result.ok()) {

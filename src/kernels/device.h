@@ -90,6 +90,9 @@ struct DeviceDrawn {
   float top_logits[kDeviceTop];
 };
 
+// In place of a token: the one that the draw before, of this index, gave (Device::embed).
+constexpr int32_t token_of_draw(int index) { return -2 - index; }
+
 // Of a recording: whose it is, and all that its ops' arguments depend on.
 using ReplayKey = std::array<uint64_t, 4>;
 
@@ -119,6 +122,11 @@ class Device {
   virtual void upload(void* to, const void* from, size_t bytes) = 0;
   // Waits; `to`: host memory.
   virtual void download(void* to, const void* from, size_t bytes) = 0;
+  // Memory of the host that copies need not wait for.
+  virtual Result<Buffer> allocate_here(size_t bytes, std::string_view what) = 0;
+  // A download that does not wait, `to` memory of allocate_here; what landed() waits for, also on another thread.
+  virtual uint64_t fetch(void* to, const void* from, size_t bytes) = 0;
+  virtual void landed(uint64_t fetched) = 0;
   virtual void clear(void* to, size_t bytes) = 0;
   virtual void wait() = 0;
   // Runs `ops`, which calls ops and clear() of this device alone, always the same with the same arguments for the same
@@ -130,8 +138,10 @@ class Device {
   virtual Result<void> reserve(const DeviceNeeds& needs) = 0;
 
   // ---- Ops. The shapes are those of kernel_set.h.
-  // h[row][0 .. n) = the float32 of the operands of table[tokens[row]]; table: [vocab][n] operands.
-  virtual void embed(const uint16_t* table, const int32_t* tokens, int rows, int n, float* h) = 0;
+  // h[row][0 .. n) = the float32 of the operands of table[tokens[row]]; table: [vocab][n] operands. token_of_draw(i)
+  // stands for the token of drawn[i], so that a step can be queued before the one before it has drawn.
+  virtual void embed(const uint16_t* table, const int32_t* tokens, const DeviceDrawn* drawn, int rows, int n,
+                     float* h) = 0;
   virtual void rms_norm(const float* x, const float* weight, int rows, int n, int n_padded, float eps, uint16_t* y,
                         bool* bad) = 0;
   // The shape's q_norm and k_norm are device memory too.
@@ -140,6 +150,10 @@ class Device {
   virtual void swiglu(const float* gate_up, int rows, int n, int n_padded, uint16_t* y, bool* bad) = 0;
   // Rows 0 ... rows - 1 of the call; x.operands alone is read (int8 quantises it itself).
   virtual void linear(const LinearCall& call, int rows) = 0;
+  // Whether a layer of n / 2 gates and then n / 2 ups, without bias, gives the operands of SwiGLU for so many rows in
+  // one go; and such a call: call.y is not used. The bits are those of linear and swiglu.
+  virtual bool fuses_swiglu(const LinearShape& shape, int rows) const = 0;
+  virtual void linear_swiglu(const LinearCall& call, const SwigluCall& swiglu, int rows) = 0;
   virtual void attention(const AttentionShape& shape, const DeviceAttentionCall& call) = 0;
   // to[i] = from[indices[i]], rows of `width` operands.
   virtual void gather(const uint16_t* from, const int32_t* indices, int count, int width, uint16_t* to) = 0;

@@ -12,6 +12,8 @@ struct Row {
   int32_t sequence = 0;  // index into Batch::tables
   int32_t token = 0;
   int64_t position = 0;  // absolute; a row reads keys 0 ... position of its sequence, its own included
+  // Of a model that draws: where it is not negative, the row's token is what that output of the forward before draws.
+  int32_t drawn_by = -1;
 };
 
 // Filled by the scheduler. Rows of a sequence are adjacent, their positions ascending and consecutive; the blocks for

@@ -47,19 +47,23 @@ class Model {
   // Bytes of packed weights.
   virtual size_t weight_bytes() const = 0;
 
-  // Runs the rows: writes their keys and values into the pool, keeps the final hidden operands of batch.outputs.
-  // Afterwards bad()[row] is true where a NaN or a score past its limit makes the row's request fail.
+  // Runs the rows: writes their keys and values into the pool, keeps the final hidden operands of batch.outputs. A
+  // model that draws returns before that is done, and may be given another batch meanwhile: two at most are under way.
   virtual void forward(const Batch& batch, KvPool& kv, TraceSink* trace = nullptr) = 0;
-  // On a device it waits until that is known.
+  // After each forward, in their order, on any thread: waits until it is done. bad() and drawn() are of it until the
+  // next call.
+  virtual void finish() {}
+  // bad()[row] is true where a NaN or a score past its limit makes the row's request fail.
   virtual std::span<const bool> bad() const = 0;
-  // Operands [hidden] of a row of the last forward: its hidden state after the final norm, which the head reads.
+  // Operands [hidden] of a row of the last forward, which is finished: its hidden state after the final norm, which the
+  // head reads.
   virtual const uint16_t* hidden(int row) const = 0;
   // Logits of outputs begin ... end - 1 of the last forward: float32 [end - begin][vocab].
   virtual void logits(int begin, int end, float* out) = 0;
 
   // Whether forward() obeys Batch::draws, which spares this machine the logits: a model on a device does.
   virtual bool draws() const { return false; }
-  // What they drew in the last forward, one for each output; waits. One thread at a time, like bad() and hidden().
+  // What they drew, one for each output.
   virtual std::span<const kernels::DeviceDrawn> drawn() const { return {}; }
 };
 

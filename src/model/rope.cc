@@ -8,6 +8,8 @@ namespace eadem::model {
 namespace {
 
 constexpr double kTwoPi = 0x1.921fb54442d18p+2;
+// Positions whose angles are kept; rows further back than that have more to do anyway.
+constexpr int64_t kKeptPositions = int64_t{1} << 17;
 
 // Llama 3: long wavelengths are slowed by `factor`, short ones kept, those between blended.
 double llama3_scaled(double frequency, const RopeConfig& config) {
@@ -56,6 +58,28 @@ void Rope::angles(int64_t position, float* cosine, float* sine) const {
     cosine[pair] = static_cast<float>(magnitude_ * numerics::cos_f64(angle));
     sine[pair] = static_cast<float>(magnitude_ * numerics::sin_f64(angle));
   }
+}
+
+Result<AngleTable> AngleTable::create(const Rope& rope, int64_t context) {
+  AngleTable table;
+  table.rope_ = &rope;
+  table.known_.resize(static_cast<size_t>(std::min(context, kKeptPositions)));
+  const size_t row = 2 * static_cast<size_t>(rope.pairs()) * sizeof(float);
+  EADEM_ASSIGN_OR_RETURN(table.values_, Buffer::allocate(table.known_.size() * row, "the angles of positions"));
+  return table;
+}
+
+void AngleTable::angles(int64_t position, float* cosine, float* sine) {
+  const auto index = static_cast<size_t>(position);
+  if (index >= known_.size()) return rope_->angles(position, cosine, sine);
+  const auto pairs = static_cast<size_t>(rope_->pairs());
+  float* const kept = values_.as<float>() + 2 * pairs * index;
+  if (!known_[index]) {
+    rope_->angles(position, kept, kept + pairs);
+    known_[index] = true;
+  }
+  std::copy_n(kept, pairs, cosine);
+  std::copy_n(kept + pairs, pairs, sine);
 }
 
 }  // namespace eadem::model

@@ -23,12 +23,14 @@ int64_t stride_for(int64_t blocks) {
 
 }  // namespace
 
-Result<StepInputs> StepInputs::create(const ops::Backend& backend, int max_rows, int pairs, int64_t context) {
+Result<StepInputs> StepInputs::create(const ops::Backend& backend, int max_rows, const Rope& rope, int64_t context) {
   StepInputs inputs;
   inputs.device_ = backend.device();
+  inputs.pairs_ = rope.pairs();
+  EADEM_ASSIGN_OR_RETURN(inputs.angles_, AngleTable::create(rope, context));
   const auto rows = static_cast<size_t>(max_rows);
   size_t bytes = 3 * aligned(rows * sizeof(int32_t)) + aligned(rows * sizeof(int64_t)) +
-                 2 * aligned(rows * static_cast<size_t>(pairs) * sizeof(float));
+                 2 * aligned(rows * static_cast<size_t>(rope.pairs()) * sizeof(float));
   if (inputs.device_ != nullptr) {
     const auto blocks = static_cast<size_t>(stride_for(blocks_of(context)));
     bytes += aligned(rows * sizeof(kernels::DeviceDraw)) + aligned(rows * blocks * sizeof(int32_t));
@@ -45,14 +47,14 @@ size_t StepInputs::take(size_t bytes) {
   return begin;
 }
 
-void StepInputs::lay_out(const Batch& batch, int pairs, size_t padded) {
+void StepInputs::lay_out(const Batch& batch, size_t padded) {
   end_ = 0;
   const size_t more = padded - batch.rows.size(), outputs = batch.outputs.size() + more;
   tokens_ = take(padded * sizeof(int32_t));
   sequences_ = take(padded * sizeof(int32_t));
   positions_ = take(padded * sizeof(int64_t));
-  cosine_ = take(padded * static_cast<size_t>(pairs) * sizeof(float));
-  sine_ = take(padded * static_cast<size_t>(pairs) * sizeof(float));
+  cosine_ = take(padded * static_cast<size_t>(pairs_) * sizeof(float));
+  sine_ = take(padded * static_cast<size_t>(pairs_) * sizeof(float));
   outputs_ = take(outputs * sizeof(int32_t));
   if (device_ == nullptr) return;
   draws_ = take(batch.draws.empty() ? 0 : outputs * sizeof(kernels::DeviceDraw));
@@ -78,16 +80,16 @@ void StepInputs::find_runs(const Batch& batch) {
   }
 }
 
-void StepInputs::fill(const Batch& batch, const Rope& rope, int padded) {
+void StepInputs::fill(const Batch& batch, int padded) {
   find_runs(batch);
-  lay_out(batch, rope.pairs(), static_cast<size_t>(padded));
-  const int64_t pairs = rope.pairs();
+  lay_out(batch, static_cast<size_t>(padded));
+  const int64_t pairs = pairs_;
   for (int row = 0; row < row_count_; ++row) {
     const Row& r = batch.rows[row];
-    host<int32_t>(tokens_)[row] = r.token;
+    host<int32_t>(tokens_)[row] = r.drawn_by >= 0 ? kernels::token_of_draw(r.drawn_by) : r.token;
     host<int32_t>(sequences_)[row] = r.sequence;
     host<int64_t>(positions_)[row] = r.position;
-    rope.angles(r.position, host<float>(cosine_) + row * pairs, host<float>(sine_) + row * pairs);
+    angles_.angles(r.position, host<float>(cosine_) + row * pairs, host<float>(sine_) + row * pairs);
   }
   std::copy(batch.outputs.begin(), batch.outputs.end(), host<int32_t>(outputs_));
   if (device_ == nullptr) return;

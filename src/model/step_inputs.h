@@ -15,12 +15,12 @@ namespace eadem::model {
 
 class StepInputs {
  public:
-  // max_rows: of a batch; context: positions of a sequence.
-  static Result<StepInputs> create(const ops::Backend& backend, int max_rows, int pairs, int64_t context);
+  // max_rows: of a batch; rope: must outlive the inputs; context: positions of a sequence.
+  static Result<StepInputs> create(const ops::Backend& backend, int max_rows, const Rope& rope, int64_t context);
 
   // Takes the batch in; everything below is of it from now on. padded: its rows, or more where every row is a run of
   // its own and an output with a draw: the rest then only fills a recording (Device::replay).
-  void fill(const Batch& batch, const Rope& rope, int padded);
+  void fill(const Batch& batch, int padded);
 
   // To where the ops run; `bad` and the layer's keys and values are still missing.
   ops::StepRows rows() const;
@@ -33,7 +33,7 @@ class StepInputs {
   // Places a section of the block.
   size_t take(size_t bytes);
   void find_runs(const Batch& batch);
-  void lay_out(const Batch& batch, int pairs, size_t padded);
+  void lay_out(const Batch& batch, size_t padded);
   void fill_padding(const Batch& batch, int padded);
   void fill_tables(const Batch& batch);
   template <class T>
@@ -47,6 +47,8 @@ class StepInputs {
   }
 
   kernels::Device* device_ = nullptr;
+  int pairs_ = 0;
+  AngleTable angles_;
   Buffer here_, there_;
   size_t end_ = 0, tokens_ = 0, sequences_ = 0, positions_ = 0, cosine_ = 0, sine_ = 0, outputs_ = 0, draws_ = 0,
          tables_ = 0;

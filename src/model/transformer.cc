@@ -154,7 +154,7 @@ Result<void> Transformer::allocate_workspaces() {
   EADEM_RETURN_IF_ERROR(allocate(a_, intermediate_padded_, sizeof(uint16_t)));
   EADEM_RETURN_IF_ERROR(allocate(outputs_, hidden_padded_, sizeof(uint16_t)));
   EADEM_RETURN_IF_ERROR(backend_.prepare_attention(attention_shape_));
-  EADEM_ASSIGN_OR_RETURN(inputs_, StepInputs::create(backend_, options_.max_rows, rope_.pairs(), config_.context));
+  EADEM_ASSIGN_OR_RETURN(inputs_, StepInputs::create(backend_, options_.max_rows, rope_, config_.context));
   drawn_offset_ = (rows + 63) / 64 * 64;
   size_t results = drawn_offset_;
   if (draws()) {
@@ -164,6 +164,9 @@ Result<void> Transformer::allocate_workspaces() {
     EADEM_ASSIGN_OR_RETURN(logits_, backend_.allocate(static_cast<size_t>(logit_rows_) *
                                                           static_cast<size_t>(config_.vocab) * sizeof(float),
                                                       "the logits"));
+    for (Fetched& fetched : fetched_) {
+      EADEM_ASSIGN_OR_RETURN(fetched.here, backend_.device()->allocate_here(results, "a step's results"));
+    }
   }
   EADEM_ASSIGN_OR_RETURN(results_, backend_.allocate(results, "a step's results"));
   return {};
@@ -226,16 +229,17 @@ void Transformer::begin(const Batch& batch, int padded) {
   EADEM_CHECK(rows_ >= 1 && rows_ <= options_.max_rows);
   EADEM_CHECK(batch.draws.empty() || (draws() && batch.draws.size() == batch.outputs.size()));
   for (const Row& row : batch.rows) {
-    EADEM_CHECK(row.token >= 0 && row.token < config_.vocab && row.position >= 0);
+    const bool known = row.token >= 0 && row.token < config_.vocab;
+    EADEM_CHECK(row.position >= 0 && (row.drawn_by >= 0 ? row.drawn_by < static_cast<int>(draw_count_) : known));
   }
   draw_count_ = batch.draws.size();
   padded = std::max(padded, rows_);
   output_count_ = static_cast<int>(batch.outputs.size()) + padded - rows_;
-  inputs_->fill(batch, rope_, padded);
+  inputs_->fill(batch, padded);
   step_ = inputs_->rows();
   step_.bad = results_.as<bool>();
+  step_.drawn = drawn_there();
   views_.resize(batch.tables.size());
-  results_here_.clear();
   hidden_here_.clear();
   first_logits_ = end_logits_ = 0;
 }
@@ -279,6 +283,7 @@ void Transformer::forward(const Batch& batch, KvPool& kv, TraceSink* trace) {
   const FpEnvironment environment;
   batch_ = &batch;
   trace_ = trace;
+  EADEM_CHECK(!draws() || launched_ - finished_ < fetched_.size());
   const int padded = rows_to_fill(batch);
   begin(batch, padded);
   if (padded > 0) {
@@ -286,6 +291,7 @@ void Transformer::forward(const Batch& batch, KvPool& kv, TraceSink* trace) {
   } else {
     run_step(kv);
   }
+  if (draws()) fetch_results();
   if (draw_count_ == 0) return;
   first_logits_ = (output_count_ - 1) / logit_rows_ * logit_rows_;
   end_logits_ = output_count_;
@@ -298,7 +304,7 @@ kernels::ReplayKey Transformer::replay_key(const KvPool& kv) const {
 
 void Transformer::run_step(KvPool& kv) {
   backend_.clear(step_.bad, static_cast<size_t>(step_.rows));
-  embedding_->run(pool_, step_.tokens, step_.rows, h_.as<float>());
+  embedding_->run(pool_, step_, h_.as<float>());
   trace_rows(-1, "embedding", h_.as<float>(), config_.hidden);
   for (int index = 0; index < config_.layers; ++index) {
     attention_block(layers_[index], kv, index);
@@ -318,7 +324,7 @@ void Transformer::run_head(int begin, int end, float* out) {
 
 // The last outputs' logits stay, for those whose draw needs more than them.
 void Transformer::draw_outputs() {
-  auto* const drawn = reinterpret_cast<kernels::DeviceDrawn*>(results_.data() + drawn_offset_);
+  kernels::DeviceDrawn* const drawn = drawn_there();
   for (int begin = 0; begin < output_count_; begin += logit_rows_) {
     const int end = std::min(output_count_, begin + logit_rows_);
     run_head(begin, end, logits_.as<float>());
@@ -327,26 +333,36 @@ void Transformer::draw_outputs() {
   }
 }
 
-void Transformer::fetch_results() const {
-  if (!results_here_.empty()) return;
+kernels::DeviceDrawn* Transformer::drawn_there() {
+  return draws() ? reinterpret_cast<kernels::DeviceDrawn*>(results_.data() + drawn_offset_) : nullptr;
+}
+
+void Transformer::fetch_results() {
+  Fetched& fetched = fetched_[++launched_ % fetched_.size()];
+  fetched.rows = rows_;
+  fetched.draws = draw_count_;
   const size_t drawn = draw_count_ * sizeof(kernels::DeviceDrawn);
-  results_here_.resize(drawn > 0 ? drawn_offset_ + drawn : static_cast<size_t>(rows_));
-  backend_.read(results_here_.data(), results_.data(), results_here_.size());
+  const size_t bytes = drawn > 0 ? drawn_offset_ + drawn : static_cast<size_t>(rows_);
+  fetched.number = backend_.device()->fetch(fetched.here.data(), results_.data(), bytes);
+}
+
+void Transformer::finish() {
+  if (!draws()) return;
+  EADEM_CHECK(finished_ < launched_);
+  backend_.device()->landed(fetched_[(finished_ + 1) % fetched_.size()].number);
+  ++finished_;
 }
 
 std::span<const bool> Transformer::bad() const {
-  const std::byte* results = results_.data();
-  if (backend_.device() != nullptr) {
-    fetch_results();
-    results = results_here_.data();
-  }
-  return {reinterpret_cast<const bool*>(results), static_cast<size_t>(rows_)};
+  if (!draws()) return {results_.as<bool>(), static_cast<size_t>(rows_)};
+  const Fetched& fetched = fetched_[finished_ % fetched_.size()];
+  return {fetched.here.as<bool>(), static_cast<size_t>(fetched.rows)};
 }
 
 std::span<const kernels::DeviceDrawn> Transformer::drawn() const {
-  if (draw_count_ == 0) return {};
-  fetch_results();
-  return {reinterpret_cast<const kernels::DeviceDrawn*>(results_here_.data() + drawn_offset_), draw_count_};
+  const Fetched& fetched = fetched_[finished_ % fetched_.size()];
+  if (fetched.draws == 0) return {};
+  return {reinterpret_cast<const kernels::DeviceDrawn*>(fetched.here.data() + drawn_offset_), fetched.draws};
 }
 
 const uint16_t* Transformer::hidden(int row) const {

@@ -2,6 +2,8 @@
 // norm, head.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -35,6 +37,7 @@ class Transformer final : public Model {
   ThreadPool& pool() override { return pool_; }
   size_t weight_bytes() const override;
   void forward(const Batch& batch, KvPool& kv, TraceSink* trace) override;
+  void finish() override;
   std::span<const bool> bad() const override;
   const uint16_t* hidden(int row) const override;
   void logits(int begin, int end, float* out) override;
@@ -58,7 +61,8 @@ class Transformer final : public Model {
   void mlp_block(const Layer& layer, int index);
   void draw_outputs();
   void run_head(int begin, int end, float* out);
-  void fetch_results() const;
+  kernels::DeviceDrawn* drawn_there();
+  void fetch_results();
   template <class T>
   void trace_rows(int layer, std::string_view op, const T* data, int64_t width);
 
@@ -86,18 +90,26 @@ class Transformer final : public Model {
   Buffer gate_up_;  // float32 [2 * intermediate]
   Buffer a_;        // operands [intermediate_padded]
   Buffer outputs_;  // operands [hidden_padded], the last forward's outputs
-  // bool [rows], from drawn_offset_ on DeviceDrawn [rows]: what a step says besides logits. One download of a device's.
+  // bool [rows], from drawn_offset_ on DeviceDrawn [rows]: what a step says besides logits. A device's come here as one
+  // copy, those of two steps in turn.
   Buffer results_;
   uint64_t id_;  // of this model among all
   size_t drawn_offset_ = 0, draw_count_ = 0;
+  struct Fetched {
+    Buffer here;  // as results_
+    int rows = 0;
+    size_t draws = 0;
+    uint64_t number = 0;  // Device::landed
+  };
+  std::array<Fetched, 2> fetched_;  // of forward number i: element i % 2
+  std::atomic<uint64_t> launched_{0}, finished_{0};
   std::optional<StepInputs> inputs_;
   int rows_ = 0, output_count_ = 0;  // of the last forward; step_.rows may be more, to fill a recording
   std::vector<kernels::KvView> views_;
   // Of a device.
   Buffer logits_;  // float32 [logit_rows_][vocab], of outputs first_logits_ ... end_logits_ - 1
   int logit_rows_ = 0, first_logits_ = 0, end_logits_ = 0;
-  mutable std::vector<std::byte> results_here_;  // empty: not fetched yet
-  mutable std::vector<uint16_t> hidden_here_;    // likewise
+  mutable std::vector<uint16_t> hidden_here_;  // empty: not fetched yet
   // Of the forward under way.
   ops::StepRows step_;
   const Batch* batch_ = nullptr;

@@ -126,8 +126,12 @@ void Backend::linears(const std::vector<Linear>& stack, const uint16_t* x, int r
 
 void Backend::gated(const StepRows& step, const std::vector<Linear>& stack, const uint16_t* x, float* gate_up, int n,
                     int n_padded, uint16_t* y) const {
+  const kernels::SwigluCall swiglu{y, n_padded, step.bad};
   if (device_ == nullptr && stack.size() == 1 && stack[0].fuses_swiglu(step.rows, pool_->threads())) {
-    return stack[0].run_swiglu(*pool_, x, step.rows, {y, n_padded, step.bad});
+    return stack[0].run_swiglu(*pool_, x, step.rows, swiglu);
+  }
+  if (device_ != nullptr && stack.size() == 1 && stack[0].fuses_swiglu(*device_, step.rows)) {
+    return device_->linear_swiglu(stack[0].call(x, nullptr, 0, false), swiglu, step.rows);
   }
   linears(stack, x, step.rows, gate_up, 2 * int64_t{n});
   if (device_ != nullptr) return device_->swiglu(gate_up, step.rows, n, n_padded, y, step.bad);
@@ -164,9 +168,9 @@ Result<Embedding> Embedding::create(const Backend& backend, const TensorView& ta
   return embedding;
 }
 
-void Embedding::run(ThreadPool& pool, const int32_t* tokens, int rows, float* h) const {
-  if (device_ == nullptr) return embed(pool, *table_, tokens, rows, h);
-  device_->embed(operands_.as<uint16_t>(), tokens, rows, static_cast<int>(table_->columns()), h);
+void Embedding::run(ThreadPool& pool, const StepRows& step, float* h) const {
+  if (device_ == nullptr) return embed(pool, *table_, step.tokens, step.rows, h);
+  device_->embed(operands_.as<uint16_t>(), step.tokens, step.drawn, step.rows, static_cast<int>(table_->columns()), h);
 }
 
 }  // namespace eadem::ops

@@ -20,10 +20,11 @@ namespace eadem::ops {
 // What the ops must know of a step's rows.
 struct StepRows {
   int rows = 0;
-  const int32_t* tokens = nullptr;     // [rows]
-  const int32_t* sequences = nullptr;  // [rows] index into the tables
-  const int64_t* positions = nullptr;  // [rows]
-  const float* cosine = nullptr;       // [rows][rotary / 2]
+  const int32_t* tokens = nullptr;              // [rows], on a device also token_of_draw(index into drawn)
+  const kernels::DeviceDrawn* drawn = nullptr;  // on a device: what the step before drew
+  const int32_t* sequences = nullptr;           // [rows] index into the tables
+  const int64_t* positions = nullptr;           // [rows]
+  const float* cosine = nullptr;                // [rows][rotary / 2]
   const float* sine = nullptr;
   bool* bad = nullptr;                     // [rows], set where an op's result cannot be used
   std::span<const plan::RowRun> runs;      // host: the rows of each sequence
@@ -90,7 +91,7 @@ class Embedding {
   // `table` [vocab, n] must outlive the embedding.
   static Result<Embedding> create(const Backend& backend, const TensorView& table);
   // h: [rows][n].
-  void run(ThreadPool& pool, const int32_t* tokens, int rows, float* h) const;
+  void run(ThreadPool& pool, const StepRows& step, float* h) const;
 
  private:
   const TensorView* table_ = nullptr;

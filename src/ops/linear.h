@@ -48,6 +48,9 @@ class Linear {
 
   // Whether this layer, gates stacked on ups, gives the operands of SwiGLU for so many rows in one go.
   bool fuses_swiglu(int rows, int threads) const;
+  bool fuses_swiglu(const kernels::Device& device, int rows) const {
+    return bias_.size() == 0 && device.fuses_swiglu(shape_, rows);
+  }
   // y: operands [rows][y_stride]; sets bad[row] where one is NaN.
   void run_swiglu(ThreadPool& pool, const uint16_t* x, int rows, const kernels::SwigluCall& swiglu) const;
   void run_swiglu(ThreadPool& pool, const plan::LinearPlan& plan, const uint16_t* x, int rows,

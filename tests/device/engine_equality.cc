@@ -27,6 +27,7 @@ struct Arguments {
 
 struct Tally {
   int cells = 0, equal = 0, skipped = 0, explained = 0;
+  uint64_t ahead_steps = 0;
   int controls = 0, controls_that_moved = 0;
   std::string first_failure;
 
@@ -142,41 +143,84 @@ void run_control(const Model& asked, const ShapedModel& files, Numerics numerics
   if (!(apart <= bound_of(numerics))) tally.fail(name + ": its logits are too far from the contract's");
 }
 
+// Requests, and what this machine says to them.
+struct Asked {
+  std::string name;
+  std::vector<engine::SequenceRequest> requests;
+  std::vector<DeviceCell> cells;
+  std::vector<std::string> expected;
+  double seconds = 0;  // that this machine took
+};
+
+// Of mixed requests some are drawn on this machine, so that few steps are launched ahead; of the others nearly all are.
+std::vector<Asked> asked_of(const Model& model) {
+  std::vector<Asked> all(2);
+  all[0].requests = mixed_requests(model.requests, model.shape.vocab, model.longest, model.tokens);
+  all[0].cells = cells();
+  all[1].name = "drawn ";
+  all[1].requests = drawn_requests(model.requests / 2 + 3, model.shape.vocab, model.longest, 2 * model.tokens);
+  all[1].cells = {{1, 512, 0, false, true},
+                  {7, 64, 0, true, true},
+                  {64, 512, 0, true, true},
+                  {64, 512, 0, true, true, 4},
+                  {64, 512, 0, true, true, 0, 1, false}};
+  return all;
+}
+
+struct Loaded {
+  std::unique_ptr<model::Model> here, there, without_graphs;
+};
+
+void run_one(const std::string& name, const Loaded& models, bool graphs, const DeviceCell& cell, const Asked& asked,
+             kernels::Device& device, Tally& tally) {
+  const auto begin = Clock::now();
+  const uint64_t calls = device.calls();
+  Counters counters;
+  model::Model& model = graphs ? *models.there : *models.without_graphs;
+  std::string said = verdict(run_cell(model, cell, asked.requests, &counters), asked.expected);
+  if (device.calls() <= calls + counters.steps) said = "the device computed nothing";
+  const bool ahead = cell.async && cell.ahead;
+  if (!ahead && counters.ahead_steps > 0) said = "steps were launched ahead";
+  if (ahead && !asked.name.empty() && counters.ahead_steps == 0) said = "no step was launched ahead";
+  ++tally.cells;
+  tally.equal += said == "equal";
+  tally.ahead_steps += counters.ahead_steps;
+  if (said != "equal") tally.fail(name + ": " + said);
+  std::printf("%-70s %s (%.2f s; here %.2f s; %llu of %llu steps ahead)\n", name.c_str(), said.c_str(), since(begin),
+              asked.seconds, static_cast<unsigned long long>(counters.ahead_steps),
+              static_cast<unsigned long long>(counters.steps));
+  if (said != "equal" && tally.explained++ < 4) explain(*models.here, model, cell, asked.requests);
+  std::fflush(stdout);
+}
+
 // free_device: null where there is none.
-void run_model(const Model& asked, const ShapedModel& files, Numerics numerics,
+void run_model(const Model& model, const ShapedModel& files, Numerics numerics,
                const std::shared_ptr<kernels::Device>& device, const std::shared_ptr<kernels::Device>& free_device,
                const std::function<bool()>& in_time, Tally& tally) {
-  const auto requests = mixed_requests(asked.requests, asked.shape.vocab, asked.longest, asked.tokens);
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  auto begin = Clock::now();
-  const auto here = files.load(numerics, threads, 512, nullptr);
-  const std::vector<std::string> expected = run_cell(*here, {16, 512}, requests, nullptr);
-  const double here_seconds = since(begin);
-  const auto there = files.load(numerics, threads, 512, device);
-  const auto plain = files.load(numerics, threads, 512, device, false);
-  for (const DeviceCell& cell : cells()) {
-    for (const bool graphs : {true, false}) {
+  const Loaded models{files.load(numerics, threads, 512, nullptr), files.load(numerics, threads, 512, device),
+                      files.load(numerics, threads, 512, device, false)};
+  std::vector<Asked> all = asked_of(model);
+  for (Asked& asked : all) {
+    if (!in_time()) break;
+    const auto begin = Clock::now();
+    asked.expected = run_cell(*models.here, {16, 512}, asked.requests, nullptr);
+    asked.seconds = since(begin);
+    for (size_t i = 0; i < 2 * asked.cells.size(); ++i) {
       if (!in_time()) {
         ++tally.skipped;
         continue;
       }
-      begin = Clock::now();
-      const uint64_t calls = device->calls();
-      Counters counters;
-      model::Model& model = graphs ? *there : *plain;
-      std::string said = verdict(run_cell(model, cell, requests, &counters), expected);
-      if (device->calls() <= calls + counters.steps) said = "the device computed nothing";
-      ++tally.cells;
-      tally.equal += said == "equal";
-      const std::string name = asked.shape.name + " " + std::string(numerics::short_name(numerics)) + " " +
-                               cell.describe() + (graphs ? "" : " no graphs");
-      if (said != "equal") tally.fail(name + ": " + said);
-      std::printf("%-70s %s (%.2f s; here %.2f s)\n", name.c_str(), said.c_str(), since(begin), here_seconds);
-      if (said != "equal" && tally.explained++ < 4) explain(*here, model, cell, requests);
-      std::fflush(stdout);
+      const DeviceCell& cell = asked.cells[i / 2];
+      const bool graphs = i % 2 == 0;
+      run_one(model.shape.name + " " + std::string(numerics::short_name(numerics)) + " " + asked.name +
+                  cell.describe() + (graphs ? "" : " no graphs"),
+              models, graphs, cell, asked, *device, tally);
     }
   }
-  if (free_device != nullptr && in_time()) run_control(asked, files, numerics, *there, requests, free_device, tally);
+  if (free_device != nullptr && in_time()) {
+    run_control(model, files, numerics, *models.there, all[0].requests, free_device, tally);
+  }
 }
 
 int run(const Arguments& arguments) {
@@ -210,11 +254,13 @@ int run(const Arguments& arguments) {
     }
   }
   std::printf(R"({"test":"engine_equality","device":"%s","kernels":"%s","cells":%d,"equal":%d,"skipped":%d,)"
-              R"("controls":%d,"controls_that_moved":%d,"device_calls":%llu,"seconds":%.1f,"first_failure":"%s"})"
+              R"("controls":%d,"controls_that_moved":%d,"device_calls":%llu,"ahead_steps":%llu,"seconds":%.1f,)"
+              R"("first_failure":"%s"})"
               "\n",
               device->facts().name.c_str(), std::string(kernels::best_kernel_set().name).c_str(), tally.cells,
               tally.equal, tally.skipped, tally.controls, tally.controls_that_moved,
-              static_cast<unsigned long long>(device->calls()), since(begin), tally.first_failure.c_str());
+              static_cast<unsigned long long>(device->calls()), static_cast<unsigned long long>(tally.ahead_steps),
+              since(begin), tally.first_failure.c_str());
   return tally.cells > 0 && tally.cells == tally.equal && tally.first_failure.empty() ? 0 : 1;
 }
 

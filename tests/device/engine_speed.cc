@@ -2,24 +2,29 @@
 // One line of JSON for each case.
 //
 //   engine_speed [--shape qwen3-8b|qwen3-0.6b|smollm2-135m] [--folder DIR] [--numerics mma16] [--device N]
-//                [--cases 1x128+64,64x1024+128,8x2048+1] [--chunk 8192] [--graphs 1] [--async 1] [--layers N]
-//                [--seconds S] [--mode contract|free]
+//                [--cases 1x128+64,64x1024+128,8x2048+1] [--chunk 8192] [--graphs 1] [--async 1] [--ahead 1]
+//                [--layers N] [--seconds S] [--profile 0] [--fuse 1] [--mode contract|free]
 //
 // A case is sequences x prompt + tokens drawn of each. Where one token is drawn, the figure is prompt tokens a second;
-// else the tokens drawn a second from the step in which the last sequence drew its first on.
+// else the tokens drawn a second from the step in which the last sequence drew its first on. --profile 1 takes a step
+// of each case apart instead (step_profile.h).
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <memory>
 #include <random>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "device/step_profile.h"
 #include "engine/engine.h"
 #include "model/model.h"
 #include "weights/checkpoint.h"
@@ -28,6 +33,8 @@ namespace eadem {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr const char* kShape = "qwen3-8b";
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -248,62 +255,102 @@ std::pair<double, double> run_case(engine::Engine& engine, const Case& asked, in
   return {rate, steps.empty() ? 0.0 : steps[steps.size() / 2]};
 }
 
-int run(std::map<std::string, std::string> arguments) {
-  const auto get = [&](const char* name, const char* otherwise) {
-    return arguments.count(name) != 0 ? arguments[name] : std::string(otherwise);
-  };
-  const std::string name = get("shape", "qwen3-8b");
+class Arguments {
+ public:
+  explicit Arguments(std::map<std::string, std::string> given) : given_(std::move(given)) {}
+  std::string get(const char* name, const char* otherwise) const {
+    const auto found = given_.find(name);
+    return found != given_.end() ? found->second : otherwise;
+  }
+  int number(const char* name, const char* otherwise) const { return std::stoi(get(name, otherwise)); }
+  bool is_on(const char* name, const char* otherwise) const { return get(name, otherwise) == "1"; }
+
+ private:
+  std::map<std::string, std::string> given_;
+};
+
+void measure(model::Model& model, const Arguments& arguments, const Case& one, const std::function<bool()>& in_time) {
+  const model::ModelOptions& loaded = model.options();
+  engine::Options chosen;
+  chosen.max_batch = one.sequences;
+  chosen.prefill_chunk = loaded.max_rows;
+  chosen.mixed_chunk = 1 << 20;
+  chosen.kv_blocks = one.sequences * ((one.prompt + one.tokens) / 64 + 1);
+  chosen.prefix_cache = false;
+  chosen.async_scheduling = arguments.is_on("async", "1");
+  chosen.run_ahead = arguments.is_on("ahead", "1");
+  auto engine = engine::Engine::create(model, chosen);
+  if (!engine.ok()) throw std::runtime_error(engine.error().message);
+  double best = 0, step = 0;
+  for (uint32_t repeat = 0; repeat < 3 && in_time(); ++repeat) {
+    const auto [rate, milliseconds] =
+        run_case(*engine.value(), one, static_cast<int>(model.config().vocab), repeat + 1);
+    if (rate > best) best = rate, step = milliseconds;
+  }
+  const Counters& counters = engine.value()->counters();
+  std::printf(R"({"test":"engine_speed","shape":"%s","layers":%d,"numerics":"%s","mode":"%s","graphs":%s,"async":%s,)"
+              R"("sequences":%d,"prompt":%d,"tokens":%d,"tokens_per_second":%.1f,"median_step_ms":%.3f,)"
+              R"("steps":%llu,"ahead_steps":%llu})"
+              "\n",
+              arguments.get("shape", kShape).c_str(), model.config().layers,
+              std::string(numerics::short_name(loaded.numerics)).c_str(), arguments.get("mode", "contract").c_str(),
+              loaded.graphs ? "true" : "false", chosen.async_scheduling ? "true" : "false", one.sequences, one.prompt,
+              one.tokens, best, step, static_cast<unsigned long long>(counters.steps),
+              static_cast<unsigned long long>(counters.ahead_steps));
+  std::fflush(stdout);
+}
+
+void profile(model::Model& model, testing::LeavingOut& device, const Case& one) {
+  const int vocab = static_cast<int>(model.config().vocab);
+  if (one.tokens == 1) {
+    const int sequences = std::clamp(model.options().max_rows / one.prompt, 1, one.sequences);
+    return testing::profile_step(model, device, {sequences, 0, one.prompt, vocab}, 4);
+  }
+  const int64_t position = one.prompt + one.tokens / 2;
+  testing::profile_step(model, device, {one.sequences, position, position + 1, vocab}, 24);
+}
+
+int run(const Arguments& arguments) {
+  const std::string name = arguments.get("shape", kShape);
   if (shapes().count(name) == 0) throw std::runtime_error("no shape " + name);
   Shape shape = shapes().at(name);
-  if (arguments.count("layers") != 0) shape.layers = std::stoi(get("layers", "0"));
+  shape.layers = arguments.number("layers", std::to_string(shape.layers).c_str());
   const auto begin = Clock::now();
-  const std::filesystem::path folder = get("folder", "/tmp") + "/" + name + "-" + std::to_string(shape.layers);
+  const std::filesystem::path folder =
+      arguments.get("folder", "/tmp") + "/" + name + "-" + std::to_string(shape.layers);
   if (!std::filesystem::exists(folder / "config.json")) write_model(folder, shape);
   std::fprintf(stderr, "files: %.1f s\n", since(begin));
 
-  const std::string mode = get("mode", "contract");
-  const auto order = mode == "free" ? kernels::SumOrder::kFree : kernels::SumOrder::kContract;
-  auto device = kernels::open_cuda_device(std::stoi(get("device", "0")), order);
+  const auto order =
+      arguments.get("mode", "contract") == "free" ? kernels::SumOrder::kFree : kernels::SumOrder::kContract;
+  auto device = kernels::open_cuda_device(arguments.number("device", "0"), order);
   if (!device.ok()) throw std::runtime_error(device.error().message);
+  const auto leaving_out = std::make_shared<testing::LeavingOut>(std::move(device).value());
+  leaving_out->fuses = arguments.is_on("fuse", "1");
   auto checkpoint = weights::Checkpoint::open(folder);
   if (!checkpoint.ok()) throw std::runtime_error(checkpoint.error().message);
   model::ModelOptions options;
-  const std::string numerics = get("numerics", "mma16");
   for (const auto one : numerics::kAllNumerics) {
-    if (numerics == numerics::short_name(one)) options.numerics = one;
+    if (arguments.get("numerics", "mma16") == numerics::short_name(one)) options.numerics = one;
   }
   options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  options.max_rows = std::stoi(get("chunk", "8192"));
-  options.device = std::move(device).value();
-  options.graphs = get("graphs", "1") == "1";
+  options.max_rows = arguments.number("chunk", "8192");
+  options.device = leaving_out;
+  options.graphs = arguments.is_on("graphs", "1");
   auto model = model::Model::load(checkpoint.value(), options);
   if (!model.ok()) throw std::runtime_error(model.error().message);
   std::fprintf(stderr, "loaded: %.1f s, %.2f GB of weights\n", since(begin),
                static_cast<double>(model.value()->weight_bytes()) * 1e-9);
 
-  const double seconds = std::stod(get("seconds", "1e9"));
-  for (const Case& one : parse_cases(get("cases", "1x128+64,16x1024+64,64x1024+64,8x2048+1"))) {
-    engine::Options chosen;
-    chosen.max_batch = one.sequences;
-    chosen.prefill_chunk = options.max_rows;
-    chosen.mixed_chunk = 1 << 20;
-    chosen.kv_blocks = one.sequences * ((one.prompt + one.tokens) / 64 + 1);
-    chosen.prefix_cache = false;
-    chosen.async_scheduling = get("async", "1") == "1";
-    auto engine = engine::Engine::create(*model.value(), chosen);
-    if (!engine.ok()) throw std::runtime_error(engine.error().message);
-    double best = 0, step = 0;
-    for (uint32_t repeat = 0; repeat < 3 && since(begin) < seconds; ++repeat) {
-      const auto [rate, milliseconds] = run_case(*engine.value(), one, shape.vocab, repeat + 1);
-      if (rate > best) best = rate, step = milliseconds;
+  const double seconds = std::stod(arguments.get("seconds", "1e9"));
+  const auto in_time = [&] { return since(begin) < seconds; };
+  for (const Case& one : parse_cases(arguments.get("cases", "1x128+64,16x1024+64,64x1024+64,8x2048+1"))) {
+    if (!in_time()) break;
+    if (arguments.is_on("profile", "0")) {
+      profile(*model.value(), *leaving_out, one);
+    } else {
+      measure(*model.value(), arguments, one, in_time);
     }
-    std::printf(R"({"test":"engine_speed","shape":"%s","layers":%d,"numerics":"%s","mode":"%s",)"
-                R"("graphs":%s,"async":%s,)"
-                R"("sequences":%d,"prompt":%d,"tokens":%d,"tokens_per_second":%.1f,"median_step_ms":%.3f})"
-                "\n",
-                name.c_str(), shape.layers, numerics.c_str(), mode.c_str(), options.graphs ? "true" : "false",
-                chosen.async_scheduling ? "true" : "false", one.sequences, one.prompt, one.tokens, best, step);
-    std::fflush(stdout);
   }
   return 0;
 }
@@ -315,7 +362,7 @@ int main(int count, char** values) {
   std::map<std::string, std::string> arguments;
   for (int i = 1; i + 1 < count; i += 2) arguments[std::string(values[i]).substr(2)] = values[i + 1];
   try {
-    return eadem::run(std::move(arguments));
+    return eadem::run(eadem::Arguments(std::move(arguments)));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "engine_speed: %s\n", error.what());
     return 1;

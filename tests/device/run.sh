@@ -2,7 +2,8 @@
 # Checks and measures the CUDA backend on a machine with a GPU and no network. `./dev device-bundle` makes the folder
 # that this lies in. Stages can be called one by one; each writes OUT/STAGE*.json and .log, and says how it ended.
 #
-#   ./run.sh [STAGE ...]      stages: info ops engine model receipts accept cost sanitize speed bench; all of them: all
+#   ./run.sh [STAGE ...]      stages: info ops engine model receipts accept cost sanitize speed profile bench;
+#                             all of them: all
 #
 # Free order, and the peers of bench, need cuBLASLt, which comes with a toolkit or with PyTorch. EADEM_CUBLASLT names it.
 # OUT (or OUT_DIR): where results go [./out]. EADEM_SECONDS: most seconds of a stage's program [600].
@@ -114,10 +115,13 @@ stage_sanitize() {
 stage_speed() {
   local folder=${TMPDIR:-/tmp}
   go speed bin/engine_speed --folder "$folder"
+  go speed-behind bin/engine_speed --folder "$folder" --ahead 0
   go speed-free bin/engine_speed --folder "$folder" --mode free
   go speed-no-graphs bin/engine_speed --folder "$folder" --graphs 0 --cases 1x128+64,64x1024+64
-  rm -rf "$folder/qwen3-8b-36"
 }
+
+# Where the time of such steps goes.
+stage_profile() { go profile bin/engine_speed --folder "${TMPDIR:-/tmp}" --profile 1; }
 
 # Kernels beside cuBLASLt, and beside the measured bandwidth.
 stage_bench() {
@@ -137,10 +141,11 @@ find_cublaslt() {
 
 unpack
 find_cublaslt
-[ $# -gt 0 ] || { sed -n '2,11p' "$0"; exit 2; }
-[ "$1" != all ] || set -- info ops engine model receipts accept cost sanitize speed bench
+[ $# -gt 0 ] || { sed -n '2,12p' "$0"; exit 2; }
+[ "$1" != all ] || set -- info ops engine model receipts accept cost sanitize speed profile bench
 for stage in "$@"; do
   declare -F "stage_$stage" >/dev/null || { echo "run.sh: no stage '$stage'"; exit 2; }
   "stage_$stage"
 done
+rm -rf "${TMPDIR:-/tmp}/qwen3-8b-36"  # what the stages speed and profile share
 exit $failed

@@ -52,7 +52,8 @@ class ShapedModel {
   std::unique_ptr<weights::Checkpoint> checkpoint_;
 };
 
-// Greedy, drawn, filtered in every way, penalised, scored, pooled, with lists of every length; some begin alike.
+// Greedy, drawn, filtered in every way, penalised, scored, pooled, with lists of every length; some begin alike, some
+// end early.
 inline std::vector<engine::SequenceRequest> mixed_requests(int count, int vocab, int longest, int most_tokens) {
   std::mt19937 rng(11);
   const auto token = [&] { return static_cast<int32_t>(rng() % static_cast<uint32_t>(vocab)); };
@@ -76,6 +77,8 @@ inline std::vector<engine::SequenceRequest> mixed_requests(int count, int vocab,
     s.prompt_logprobs = i % 6 == 5 ? 2 : -1;
     if (i % 19 == 9) s.logit_bias = {{3, 2.0f}};
     if (i % 23 == 12) s.golden_token_ids = {1, 2, 3};
+    // It ends at a token that nobody knows ahead.
+    for (int t = i % 9; i % 4 == 1 && t < vocab; t += 9) s.stop_token_ids.push_back(t);
     if (i % 23 == 14) r.pooling = i % 2 == 0 ? Pooling::kMean : Pooling::kLast;
     r.seed = 99 + static_cast<uint64_t>(i);
     r.kv_hash = true;
@@ -84,16 +87,32 @@ inline std::vector<engine::SequenceRequest> mixed_requests(int count, int vocab,
   return all;
 }
 
+// Those of them that a device draws wholly by itself, so that it need not wait for this machine.
+inline std::vector<engine::SequenceRequest> drawn_requests(int count, int vocab, int longest, int most_tokens) {
+  auto all = mixed_requests(count, vocab, longest, most_tokens);
+  for (engine::SequenceRequest& r : all) {
+    SamplingParams& s = r.sampling;
+    s.repetition_penalty = 1.0f;
+    s.logprobs = std::min(s.logprobs, 20);
+    s.processed_logprobs = false;
+    s.logit_bias.clear();
+    r.pooling = Pooling::kNone;
+  }
+  return all;
+}
+
 struct DeviceCell {
   int batch = 1, chunk = 512, blocks = 0;
   bool prefix = false, async = false;
   int preempt = 0;
-  int rounds = 1;  // a second one finds what the first left in the prefix cache
+  int rounds = 1;     // a second one finds what the first left in the prefix cache
+  bool ahead = true;  // with async: steps are launched while the one before runs
 
   std::string describe() const {
     return "batch " + std::to_string(batch) + " chunk " + std::to_string(chunk) +
            (blocks > 0 ? " blocks " + std::to_string(blocks) : "") + (prefix ? " prefix" : "") +
-           (async ? " async" : "") + (preempt > 0 ? " preempt " + std::to_string(preempt) : "") +
+           (async ? ahead ? " async" : " async behind" : "") +
+           (preempt > 0 ? " preempt " + std::to_string(preempt) : "") +
            (rounds > 1 ? " rounds " + std::to_string(rounds) : "");
   }
 };
@@ -148,6 +167,7 @@ inline std::vector<std::string> run_cell(model::Model& model, const DeviceCell& 
   options.kv_blocks = cell.blocks;
   options.prefix_cache = cell.prefix;
   options.async_scheduling = cell.async;
+  options.run_ahead = cell.ahead;
   options.force_preempt = cell.preempt;
   auto engine = engine::Engine::create(model, options);
   if (!engine.ok()) throw std::runtime_error(engine.error().message);
@@ -188,6 +208,7 @@ inline std::vector<float> logits_of(model::Model& model, const std::vector<int32
     batch.outputs.push_back(i);
   }
   model.forward(batch, kv.value());
+  model.finish();
   std::vector<float> logits(tokens.size() * static_cast<size_t>(model.config().vocab));
   model.logits(0, count, logits.data());
   return logits;

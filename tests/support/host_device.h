@@ -1,7 +1,9 @@
 // A device made of this machine's kernels, so that the path of a model on a device is tested where there is none. Its
-// pointers are moved out of the address space: whoever takes one for the host's falls.
+// pointers are moved out of the address space: whoever takes one for the host's falls. Its ops run on a thread of its
+// own, in their order: whoever takes a result before it is there gets another one.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -14,7 +16,8 @@
 #include "kernels/device.h"
 #include "numerics/operand.h"
 #include "ops/attention.h"
-#include "sampler/sampler.h"
+#include "support/host_draw.h"
+#include "support/work_queue.h"
 
 namespace eadem::testing {
 
@@ -36,21 +39,35 @@ class HostDevice : public kernels::Device {
     if (bytes == 0) return buffer;
     used_ += bytes;
     std::byte* const pointer = buffer.data();
-    auto* const kept = new Buffer(std::move(buffer));
-    const auto release = [](void* owner, std::byte*, size_t) { delete static_cast<Buffer*>(owner); };
+    auto* const kept = new Kept{this, std::move(buffer)};
+    // What is queued may still write there.
+    const auto release = [](void* owner, std::byte*, size_t) {
+      auto* const held = static_cast<Kept*>(owner);
+      held->device->queue_.wait();
+      delete held;
+    };
     return Buffer::adopt(moved(pointer, kAway), {release, kept, bytes});
   }
-  void upload(void* to, const void* from, size_t bytes) override { std::memcpy(here(to), from, bytes); }
-  // Slow enough that whoever reads what another thread is still fetching is seen to.
-  void download(void* to, const void* from, size_t bytes) override {
-    const std::lock_guard lock(download_mutex_);
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-    std::memcpy(to, here(from), bytes);
+  void upload(void* to, const void* from, size_t bytes) override {
+    const auto* const begin = static_cast<const std::byte*>(from);
+    queue_.add([=, this, copy = std::vector<std::byte>(begin, begin + bytes)] {
+      std::memcpy(here(to), copy.data(), copy.size());
+    });
   }
+  void download(void* to, const void* from, size_t bytes) override { landed(fetch(to, from, bytes)); }
+  Result<Buffer> allocate_here(size_t bytes, std::string_view what) override { return Buffer::allocate(bytes, what); }
+  // Slow enough that whoever reads what is still under way is seen to.
+  uint64_t fetch(void* to, const void* from, size_t bytes) override {
+    return queue_.add([=] {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      std::memcpy(to, here(from), bytes);
+    });
+  }
+  void landed(uint64_t fetched) override { queue_.wait(fetched); }
   void clear(void* to, size_t bytes) override {
     launch([=] { std::memset(here(to), 0, bytes); });
   }
-  void wait() override {}
+  void wait() override { queue_.wait(); }
   // As a device does it: the third time, the ops of the second run with the arguments they had then.
   void replay(const kernels::ReplayKey& key, const std::function<void()>& ops) override {
     const std::lock_guard lock(queue_mutex_);
@@ -63,21 +80,25 @@ class HostDevice : public kernels::Device {
       return;
     }
     ++replays_;
-    for (auto& op : found->second) op();
+    for (const auto& op : found->second) queue_.add(op);
   }
   uint64_t replays() const { return replays_; }
   Result<void> reserve(const kernels::DeviceNeeds& needs) override {
+    queue_.wait();
     max_rows_ = needs.max_rows, max_draws_ = needs.max_draws;
     if (!sampler_ || vocab_ != needs.vocab) sampler_.emplace(set_, vocab_ = needs.vocab);
     return {};
   }
 
-  void embed(const uint16_t* table, const int32_t* tokens, int rows, int n, float* h) override {
+  void embed(const uint16_t* table, const int32_t* tokens, const kernels::DeviceDrawn* drawn, int rows, int n,
+             float* h) override {
     launch([=, this] {
       begin(rows);
       for (int row = 0; row < rows; ++row) {
-        if (here(tokens)[row] < 0) continue;
-        const uint16_t* const from = here(table) + int64_t{here(tokens)[row]} * n;
+        int32_t token = here(tokens)[row];
+        if (token < -1) token = drawn == nullptr ? -1 : here(drawn)[kernels::token_of_draw(token)].token;
+        if (token < 0) continue;
+        const uint16_t* const from = here(table) + int64_t{token} * n;
         for (int i = 0; i < n; ++i) here(h)[int64_t{row} * n + i] = numerics::operand_value(from[i]);
       }
     });
@@ -128,24 +149,26 @@ class HostDevice : public kernels::Device {
   void linear(const kernels::LinearCall& asked, int rows) override {
     launch([=, this] {
       begin(rows);
-      kernels::LinearCall call = asked;
-      const kernels::LinearShape& shape = *call.shape;
-      call.weights = here(call.weights), call.bias = here(call.bias), call.y = here(call.y);
-      call.x.operands = here(call.x.operands);
-      std::vector<int8_t> q(static_cast<size_t>(rows * shape.k_padded));
-      std::vector<float> scale(static_cast<size_t>(rows * shape.groups()));
-      std::vector<int32_t> sum(scale.size());
-      if (shape.numerics == numerics::Numerics::kInt8) {
-        for (int64_t row = 0; row < rows; ++row) {
-          set_.quantise(call.x.operands + row * shape.k_padded, shape.k_padded, shape.group,
-                        q.data() + row * shape.k_padded, scale.data() + row * shape.groups(),
-                        sum.data() + row * shape.groups());
-        }
-        call.x.q = q.data(), call.x.scale = scale.data(), call.x.sum = sum.data();
-      }
-      set_.linear(call, {0, shape.panels(), 0, rows});
+      evaluate(asked, rows, here(asked.y), asked.y_stride);
     });
   }
+  // Of this machine's layers some rows or more, so that both ways are taken.
+  bool fuses_swiglu(const kernels::LinearShape&, int rows) const override { return rows >= 5; }
+  void linear_swiglu(const kernels::LinearCall& asked, const kernels::SwigluCall& swiglu, int rows) override {
+    ++fused_;
+    launch([=, this] {
+      begin(rows);
+      const int n = asked.shape->n / 2;
+      std::vector<float> gate_up(static_cast<size_t>(rows) * 2 * static_cast<size_t>(n));
+      evaluate(asked, rows, gate_up.data(), 2 * n);
+      std::vector<uint16_t> y(static_cast<size_t>(n));
+      for (int64_t row = 0; row < rows; ++row) {
+        if (!set_.swiglu(gate_up.data() + 2 * row * n, n, n, y.data())) here(swiglu.bad)[row] = true;
+        std::copy(y.begin(), y.end(), here(swiglu.y) + row * swiglu.y_stride);
+      }
+    });
+  }
+  uint64_t fused() const { return fused_; }
   void attention(const kernels::AttentionShape& shape, const kernels::DeviceAttentionCall& asked) override {
     launch([=, this, runs = std::vector(asked.runs, asked.runs + asked.run_count)]() mutable {
       begin(asked.rows);
@@ -185,16 +208,21 @@ class HostDevice : public kernels::Device {
     launch([=, this] {
       begin(count);
       EADEM_CHECK(count <= max_draws_ && vocab == vocab_);
-      for (int64_t i = 0; i < count; ++i) here(drawn)[i] = draw_one(here(logits) + i * vocab, here(draws)[i]);
+      for (int64_t i = 0; i < count; ++i) {
+        here(drawn)[i] =
+            draw_on_host(set_, *sampler_, {here(logits) + i * vocab, static_cast<size_t>(vocab)}, here(draws)[i]);
+      }
     });
   }
 
  protected:
   // Multiplies the outputs of a call.
-  static void scale(const kernels::LinearCall& call, int rows, float by) {
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int n = 0; n < call.shape->n; ++n) here(call.y)[row * call.y_stride + n] *= by;
-    }
+  void scale(const kernels::LinearCall& call, int rows, float by) {
+    launch([=] {
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int n = 0; n < call.shape->n; ++n) here(call.y)[row * call.y_stride + n] *= by;
+      }
+    });
   }
 
   template <class T>
@@ -204,7 +232,7 @@ class HostDevice : public kernels::Device {
   // Runs an op, and keeps it where ops are recorded. `op` calls begin() first.
   void launch(std::function<void()> op) {
     const std::lock_guard lock(queue_mutex_);
-    op();
+    queue_.add(op);
     if (recording_ != nullptr) recording_->push_back(std::move(op));
   }
   void begin(int rows) {
@@ -215,54 +243,52 @@ class HostDevice : public kernels::Device {
  private:
   static constexpr intptr_t kAway = intptr_t{1} << 60;
 
+  struct Kept {
+    HostDevice* device;
+    Buffer buffer;
+  };
+
   template <class T>
   static T* moved(T* pointer, intptr_t by) {
     return pointer == nullptr ? nullptr : reinterpret_cast<T*>(reinterpret_cast<intptr_t>(pointer) + by);
+  }
+  // y: of this machine.
+  void evaluate(const kernels::LinearCall& asked, int rows, float* y, int64_t y_stride) {
+    kernels::LinearCall call = asked;
+    const kernels::LinearShape& shape = *call.shape;
+    call.weights = here(call.weights), call.bias = here(call.bias);
+    call.y = y, call.y_stride = y_stride;
+    call.x.operands = here(call.x.operands);
+    std::vector<int8_t> q(static_cast<size_t>(rows * shape.k_padded));
+    std::vector<float> scale(static_cast<size_t>(rows * shape.groups()));
+    std::vector<int32_t> sum(scale.size());
+    if (shape.numerics == numerics::Numerics::kInt8) {
+      for (int64_t row = 0; row < rows; ++row) {
+        set_.quantise(call.x.operands + row * shape.k_padded, shape.k_padded, shape.group,
+                      q.data() + row * shape.k_padded, scale.data() + row * shape.groups(),
+                      sum.data() + row * shape.groups());
+      }
+      call.x.q = q.data(), call.x.scale = scale.data(), call.x.sum = sum.data();
+    }
+    set_.linear(call, {0, shape.panels(), 0, rows});
   }
 
   kernels::KvView view_of(const kernels::DeviceKv& kv, int sequence) const {
     return {here(kv.base), here(kv.tables) + sequence * kv.table_stride, kv.block_stride, kv.head_stride};
   }
 
-  kernels::DeviceDrawn draw_one(const float* logits, const kernels::DeviceDraw& asked) {
-    kernels::DeviceDrawn drawn{};
-    SamplingParams params;
-    params.temperature = asked.temperature, params.top_p = asked.top_p, params.min_p = asked.min_p;
-    params.top_k = asked.top_k;
-    sampler::Draw draw;
-    draw.logits = logits;
-    draw.params = &params;
-    draw.seed = asked.seed, draw.position = asked.position, draw.forced = asked.forced;
-    draw.logprobs = 0;
-    const auto result = sampler_->draw(draw);
-    drawn.token = -1;
-    if (!result.ok()) return drawn;
-    drawn.token = result.value().token;
-    drawn.logit = logits[drawn.token];
-    const kernels::LogSum sum = set_.log_sum(logits, vocab_);
-    drawn.max = sum.max, drawn.sum = sum.sum;
-    std::vector<sampler::Candidate> top;
-    if (asked.top > 0) sampler::first_k({logits, static_cast<size_t>(vocab_)}, asked.top, top);
-    sampler::sort_candidates(top);
-    for (size_t i = 0; i < kernels::kDeviceTop; ++i) {
-      drawn.top_tokens[i] = i < top.size() ? top[i].token : -1;
-      drawn.top_logits[i] = i < top.size() ? top[i].logit : 0.0f;
-    }
-    return drawn;
-  }
-
   size_t memory_, used_ = 0;
   kernels::DeviceFacts facts_;
   const kernels::KernelSet& set_;
   ThreadPool pool_;
-  uint64_t calls_ = 0;
-  std::mutex download_mutex_;
+  std::atomic<uint64_t> calls_{0};
   std::recursive_mutex queue_mutex_;
   std::map<kernels::ReplayKey, std::vector<std::function<void()>>> recordings_;
   std::vector<std::function<void()>>* recording_ = nullptr;
-  uint64_t replays_ = 0;
+  uint64_t replays_ = 0, fused_ = 0;
   int max_rows_ = 0, max_draws_ = 0, vocab_ = 0;
   std::optional<sampler::Sampler> sampler_;
+  WorkQueue queue_;  // the last member: what it runs uses all others
 };
 
 }  // namespace eadem::testing

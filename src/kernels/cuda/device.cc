@@ -62,20 +62,6 @@ Result<DeviceFacts> facts_of(int ordinal) {
 
 }  // namespace
 
-PinnedMemory::~PinnedMemory() {
-  if (data_ != nullptr) cudaFreeHost(data_);
-}
-
-Result<void> PinnedMemory::allocate(size_t bytes) {
-  void* pointer = nullptr;
-  if (cudaMallocHost(&pointer, bytes) != cudaSuccess) {
-    cudaGetLastError();
-    return Error{"cannot allocate " + mebibytes(bytes) + " of page-locked memory for copies to the device"};
-  }
-  data_ = static_cast<std::byte*>(pointer);
-  return {};
-}
-
 Result<void> CudaDevice::start() {
   EADEM_ASSIGN_OR_RETURN(facts_, facts_of(ordinal_));
   packing_ = {};
@@ -94,9 +80,14 @@ Result<void> CudaDevice::start() {
     cudaGetLastError();
     return Error{"device 'cuda:" + std::to_string(ordinal_) + "' cannot be used: " + cudaGetErrorString(status)};
   }
-  for (cudaEvent_t& event : free_) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-  EADEM_RETURN_IF_ERROR(up_.allocate(kSlots * kSlotBytes));
-  return down_.allocate(kSlotBytes);
+  const auto create = [](cudaEvent_t& event) {
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  };
+  std::for_each(free_.begin(), free_.end(), create);
+  std::for_each(fetched_.begin(), fetched_.end(), create);
+  EADEM_ASSIGN_OR_RETURN(up_, allocate_here(kSlots * kSlotBytes, "copies to the device"));
+  EADEM_ASSIGN_OR_RETURN(down_, allocate_here(kSlotBytes, "copies from the device"));
+  return {};
 }
 
 CudaDevice::~CudaDevice() {
@@ -106,9 +97,11 @@ CudaDevice::~CudaDevice() {
     forget_recordings();
     cudaStreamDestroy(stream_);
   }
-  for (const cudaEvent_t event : free_) {
+  const auto destroy = [](cudaEvent_t event) {
     if (event != nullptr) cudaEventDestroy(event);
-  }
+  };
+  std::for_each(free_.begin(), free_.end(), destroy);
+  std::for_each(fetched_.begin(), fetched_.end(), destroy);
 }
 
 void CudaDevice::enter() const {
@@ -163,16 +156,36 @@ void CudaDevice::download(void* to, const void* from, size_t bytes) {
   const std::lock_guard lock(download_mutex_);
   for (size_t done = 0; done < bytes;) {
     const size_t part = std::min(bytes - done, kSlotBytes);
-    {
-      const std::lock_guard queue(queue_mutex_);
-      check(cudaMemcpyAsync(down_.data(), static_cast<const std::byte*>(from) + done, part, cudaMemcpyDeviceToHost,
-                            stream_),
-            "a copy from the device");
-    }
-    check(cudaStreamSynchronize(stream_), "a step on the device");
+    landed(fetch(down_.data(), static_cast<const std::byte*>(from) + done, part));
     std::memcpy(static_cast<std::byte*>(to) + done, down_.data(), part);
     done += part;
   }
+}
+
+Result<Buffer> CudaDevice::allocate_here(size_t bytes, std::string_view what) {
+  enter();
+  void* pointer = nullptr;
+  if (cudaMallocHost(&pointer, bytes) != cudaSuccess) {
+    cudaGetLastError();
+    return Error{"cannot allocate " + mebibytes(bytes) + " of page-locked memory for " + std::string(what)};
+  }
+  std::memset(pointer, 0, bytes);
+  const auto release = [](void*, std::byte* memory, size_t) { cudaFreeHost(memory); };
+  return Buffer::adopt(static_cast<std::byte*>(pointer), {release, nullptr, bytes});
+}
+
+uint64_t CudaDevice::fetch(void* to, const void* from, size_t bytes) {
+  enter();
+  const std::lock_guard lock(queue_mutex_);
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "a copy from the device");
+  check(cudaEventRecord(fetched_[++fetches_ % kFetches], stream_), "cudaEventRecord");
+  return fetches_;
+}
+
+// Where its event has been taken by a later fetch it waits for that one, which is done no earlier.
+void CudaDevice::landed(uint64_t fetched) {
+  enter();
+  check(cudaEventSynchronize(fetched_[fetched % kFetches]), "a step on the device");
 }
 
 void CudaDevice::clear(void* to, size_t bytes) {
@@ -273,9 +286,10 @@ Result<void> CudaDevice::reserve(const DeviceNeeds& needs) {
 
 // ---- Ops
 
-void CudaDevice::embed(const uint16_t* table, const int32_t* tokens, int rows, int n, float* h) {
+void CudaDevice::embed(const uint16_t* table, const int32_t* tokens, const DeviceDrawn* drawn, int rows, int n,
+                       float* h) {
   enter();
-  cuda::embed(stream_, table, tokens, rows, n, h);
+  cuda::embed(stream_, table, tokens, drawn, rows, n, h);
   launched("embed");
 }
 
@@ -304,6 +318,16 @@ void CudaDevice::linear(const LinearCall& call, int rows) {
   EADEM_CHECK(rows >= 1 && call.y_stride >= call.shape->n);
   cuda::linear(stream_, facts_, call, rows, scratch_.data());
   launched("linear");
+}
+
+bool CudaDevice::fuses_swiglu(const LinearShape& shape, int rows) const {
+  return cuda::fuses_swiglu(facts_, shape, rows);
+}
+
+void CudaDevice::linear_swiglu(const LinearCall& call, const SwigluCall& swiglu, int rows) {
+  enter();
+  cuda::linear_swiglu(stream_, facts_, call, swiglu, rows);
+  launched("linear_swiglu");
 }
 
 void CudaDevice::attention(const AttentionShape& shape, const DeviceAttentionCall& call) {

@@ -12,20 +12,6 @@
 
 namespace eadem::kernels::cuda {
 
-// Page-locked host memory.
-class PinnedMemory {
- public:
-  PinnedMemory() = default;
-  ~PinnedMemory();
-  PinnedMemory(const PinnedMemory&) = delete;
-  PinnedMemory& operator=(const PinnedMemory&) = delete;
-  Result<void> allocate(size_t bytes);
-  std::byte* data() const { return data_; }
-
- private:
-  std::byte* data_ = nullptr;
-};
-
 // The contract's device. free/device.h has what differs in free order.
 class CudaDevice : public Device {
  public:
@@ -41,17 +27,23 @@ class CudaDevice : public Device {
   Result<Buffer> allocate(size_t bytes, std::string_view what) override;
   void upload(void* to, const void* from, size_t bytes) override;
   void download(void* to, const void* from, size_t bytes) override;
+  Result<Buffer> allocate_here(size_t bytes, std::string_view what) override;
+  uint64_t fetch(void* to, const void* from, size_t bytes) override;
+  void landed(uint64_t fetched) override;
   void clear(void* to, size_t bytes) override;
   void wait() override;
   void replay(const ReplayKey& key, const std::function<void()>& ops) override;
   Result<void> reserve(const DeviceNeeds& needs) override;
 
-  void embed(const uint16_t* table, const int32_t* tokens, int rows, int n, float* h) override;
+  void embed(const uint16_t* table, const int32_t* tokens, const DeviceDrawn* drawn, int rows, int n,
+             float* h) override;
   void rms_norm(const float* x, const float* weight, int rows, int n, int n_padded, float eps, uint16_t* y,
                 bool* bad) override;
   void split_qkv(const QkvShape& shape, const AttentionShape& attention, const DeviceQkvCall& call, int rows) override;
   void swiglu(const float* gate_up, int rows, int n, int n_padded, uint16_t* y, bool* bad) override;
   void linear(const LinearCall& call, int rows) override;
+  bool fuses_swiglu(const LinearShape& shape, int rows) const override;
+  void linear_swiglu(const LinearCall& call, const SwigluCall& swiglu, int rows) override;
   void attention(const AttentionShape& shape, const DeviceAttentionCall& call) override;
   void gather(const uint16_t* from, const int32_t* indices, int count, int width, uint16_t* to) override;
   void draw(const float* logits, int count, int vocab, const DeviceDraw* draws, DeviceDrawn* drawn) override;
@@ -92,6 +84,7 @@ class CudaDevice : public Device {
 
   static constexpr size_t kRecordings = 96;
   static constexpr int kSlots = 4;
+  static constexpr size_t kFetches = 8;
   static constexpr size_t kSlotBytes = size_t{8} << 20;
 
   int ordinal_;
@@ -101,9 +94,11 @@ class CudaDevice : public Device {
   // Nothing else may enter the stream while ops are recorded.
   std::recursive_mutex queue_mutex_;
   std::mutex upload_mutex_, download_mutex_;
-  PinnedMemory up_, down_;  // kSlots slots; one
+  Buffer up_, down_;  // of the host: kSlots slots; one
   std::array<cudaEvent_t, kSlots> free_{};
   int next_slot_ = 0;
+  std::array<cudaEvent_t, kFetches> fetched_{};  // of fetch number i: element i % kFetches
+  uint64_t fetches_ = 0;
   Buffer scratch_, draw_scratch_;
   std::vector<AttentionMemory> attention_memory_;
   std::vector<Recording> recordings_;

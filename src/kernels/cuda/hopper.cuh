@@ -139,6 +139,9 @@ EADEM_DEVICE float4 cluster_load(uint32_t address) {
 EADEM_DEVICE void shared_store(uint32_t address, float x, float y, float z, float w) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x), "f"(y), "f"(z), "f"(w) : "memory");
 }
+EADEM_DEVICE void shared_store(uint32_t address, uint32_t word) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+}
 EADEM_DEVICE void shared_store(uint32_t address, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
 }

@@ -131,6 +131,7 @@ class FreeHostDevice final : public testing::HostDevice {
  public:
   FreeHostDevice() : packing_(free_packing(kernels::best_kernel_set())) {}
   const kernels::KernelSet& packing() const override { return packing_; }
+  bool fuses_swiglu(const kernels::LinearShape&, int) const override { return false; }
   void linear(const kernels::LinearCall& call, int rows) override {
     launch([=, this] {
       begin(rows);

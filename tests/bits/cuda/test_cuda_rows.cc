@@ -135,7 +135,7 @@ TEST(CudaRows, EmbedAndGather) {
     const DeviceArray<uint16_t> dtable(table), gathered(std::vector<uint16_t>(static_cast<size_t>(rows * n), 0xffff));
     const DeviceArray<int32_t> dtokens(tokens);
     const DeviceArray<float> h(std::vector<float>(static_cast<size_t>(rows * n), 7.0f));
-    cuda::embed(nullptr, dtable.data(), dtokens.data(), rows, n, h.data());
+    cuda::embed(nullptr, dtable.data(), dtokens.data(), nullptr, rows, n, h.data());
     cuda::gather(nullptr, dtable.data(), dtokens.data(), rows, n, gathered.data());
     finish_kernels();
     const auto floats = h.host();
@@ -147,6 +147,36 @@ TEST(CudaRows, EmbedAndGather) {
         const uint16_t operand = padding ? 0xffff : table[static_cast<size_t>(tokens[static_cast<size_t>(r)] * n + i)];
         ASSERT_EQ(operands[at], operand) << n << " " << r << " " << i;
         ASSERT_EQ(floats[at], padding ? 7.0f : numerics::operand_value(operand)) << n << " " << r << " " << i;
+      }
+    }
+  }
+}
+
+// A row may take the token that the step before drew; where that drew none, it is left alone.
+TEST(CudaRows, EmbedTakesTokensThatWereDrawn) {
+  for (int n : {7, 576}) {
+    const int vocab = 50, rows = 6;
+    Random random(static_cast<uint64_t>(n));
+    std::vector<uint16_t> table;
+    for (int i = 0; i < vocab * n; ++i) table.push_back(numerics::bf16_operand(random.normal()));
+    std::vector<kernels::DeviceDrawn> drawn(4);
+    drawn[0].token = 49, drawn[1].token = 0, drawn[2].token = -1, drawn[3].token = 23;
+    const std::vector<int32_t> tokens = {kernels::token_of_draw(3), 5,
+                                         kernels::token_of_draw(0), -1,
+                                         kernels::token_of_draw(2), kernels::token_of_draw(1)};
+    const std::vector<int32_t> expected = {23, 5, 49, -1, -1, 0};
+    const DeviceArray<uint16_t> dtable(table);
+    const DeviceArray<int32_t> dtokens(tokens);
+    const DeviceArray<kernels::DeviceDrawn> ddrawn(drawn);
+    const DeviceArray<float> h(std::vector<float>(static_cast<size_t>(rows * n), 7.0f));
+    cuda::embed(nullptr, dtable.data(), dtokens.data(), ddrawn.data(), rows, n, h.data());
+    finish_kernels();
+    const auto floats = h.host();
+    for (int r = 0; r < rows; ++r) {
+      const int32_t token = expected[static_cast<size_t>(r)];
+      for (int i = 0; i < n; ++i) {
+        const float value = token < 0 ? 7.0f : numerics::operand_value(table[static_cast<size_t>(token * n + i)]);
+        ASSERT_EQ(floats[static_cast<size_t>(r * n + i)], value) << n << " " << r << " " << i;
       }
     }
   }

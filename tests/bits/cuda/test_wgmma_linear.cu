@@ -5,6 +5,7 @@
 #include "bits/cuda/device_numbers.cuh"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/wgmma.h"
+#include "numerics/layer.h"
 #include "numerics/mma16.h"
 #include "numerics/shards.h"
 
@@ -52,6 +53,15 @@ __global__ void expect(const float* before, const float* sums, int rows, int n, 
   }
 }
 
+__global__ void expect_gated(const float* sums, int outputs, int stride, uint16_t* y, bool* bad) {
+  const int column = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), row = static_cast<int>(blockIdx.y);
+  if (column >= outputs) return;
+  const float* const gates = sums + static_cast<size_t>(row) * 2 * outputs;
+  const float x = numerics::swiglu(gates[column], gates[outputs + column]);
+  if (numerics::is_nan(x)) bad[row] = true;
+  y[static_cast<size_t>(row) * stride + column] = numerics::bf16_operand(x);
+}
+
 struct Case {
   int n, k, shards, rows;
   bool bias, add;
@@ -88,6 +98,24 @@ class Layer {
     test::cuda_ok(cudaDeviceSynchronize());
   }
 
+  // The same of SwiGLU's operands: of gates and ups that the layer's sums give.
+  unsigned long long wrong_gated(int rows) {
+    const int outputs = case_.n / 2, stride = outputs + case_.pad;
+    const DeviceArray<uint16_t> y(static_cast<size_t>(case_.rows + 2) * stride), expected(y.size());
+    const DeviceArray<uint8_t> bad(static_cast<size_t>(case_.rows + 2)), expected_bad(bad.size());
+    for (const auto& array : {&y, &expected}) test::cuda_ok(cudaMemset(array->data(), 0xee, array->bytes()));
+    expect_gated<<<dim3(static_cast<unsigned>(outputs + 63) / 64, static_cast<unsigned>(rows)), 64>>>(
+        sums_.data(), outputs, stride, expected.data(), reinterpret_cast<bool*>(expected_bad.data()));
+    LinearCall call;
+    call.shape = &shape_;
+    call.weights = packed_.data();
+    call.x.operands = x_.data();
+    kernels::cuda::linear_wgmma_gated(nullptr, call, {y.data(), stride, reinterpret_cast<bool*>(bad.data())}, rows,
+                                      132);
+    test::cuda_ok(cudaDeviceSynchronize());
+    EXPECT_EQ(bad.host(), expected_bad.host());
+    return test::differing_words(y.data(), expected.data(), y.bytes());
+  }
   // Words of y that are not what they must be after the first `rows` rows were evaluated.
   unsigned long long wrong(int rows, const WgmmaPlan* plan = nullptr) {
     test::cuda_ok(cudaMemcpy(y_.data(), before_.data(), y_.bytes(), cudaMemcpyDeviceToDevice));
@@ -160,6 +188,26 @@ TEST(WgmmaLinear, ManyTilesABlock) {
       ASSERT_EQ(layer.wrong(rows), 0u) << name(c, rows, kernels::cuda::plan_wgmma(c.n, rows, c.shards, 132));
     }
   }
+}
+
+TEST(WgmmaLinear, GatesAndUps) {
+  for (const Case& c : {Case{256, 96, 1, 300, false, false, 0}, Case{1536, 576, 1, 700, false, false, 64},
+                        Case{24576, 256, 1, 700, false, false, 0}}) {
+    Layer layer(c);
+    for (int rows : {1, 63, 64, 65, 128, 129, 192, 256, 300, 513, 640, 700}) {
+      if (rows <= c.rows) ASSERT_EQ(layer.wrong_gated(rows), 0u) << c.n << " rows " << rows;
+    }
+  }
+  Layer many(Case{6144, 256, 1, 2100, false, false, 0});  // tiles a block
+  ASSERT_EQ(many.wrong_gated(2100), 0u);
+}
+
+// Gates beside other ups are not equal: these numbers see which belong together.
+TEST(WgmmaLinear, OtherGatesDiffer) {
+  Layer layer(Case{1024, 512, 1, 256, false, false, 0});
+  EXPECT_EQ(layer.wrong_gated(256), 0u);
+  layer.evaluate(2);
+  EXPECT_GT(layer.wrong_gated(256), 1000u) << "another tree";
 }
 
 // The same layer in another order is not equal: these numbers see the order.

@@ -30,7 +30,12 @@ TEST_P(OnDevice, EveryCellGivesTheBitsOfThisMachine) {
   const auto here = tiny().load(GetParam(), 2, 512, nullptr);
   const auto expected = run_cell(*here, {4, 512}, asked, nullptr);
   EXPECT_EQ(std::set<std::string>(expected.begin(), expected.end()).size(), expected.size());
-  const DeviceCell cells[] = {{1, 512}, {2, 7}, {7, 64, 0, true, true, 3}, {33, 33, 0, true, false, 0, 2}, {5, 32, 14}};
+  const DeviceCell cells[] = {{1, 512},
+                              {2, 7},
+                              {7, 64, 0, true, true, 3},
+                              {33, 33, 0, true, false, 0, 2},
+                              {5, 32, 14},
+                              {4, 33, 14, true, true}};
   uint64_t replays = 0;
   for (size_t i = 0; i < 2 * std::size(cells); ++i) {
     const DeviceCell& cell = cells[i / 2];
@@ -52,8 +57,35 @@ TEST_P(OnDevice, EveryCellGivesTheBitsOfThisMachine) {
     if (cell.preempt > 0) {
       EXPECT_GT(counters.preemptions, 0u);
     }
+    EXPECT_EQ(counters.ahead_steps > 0, cell.async) << counters.ahead_steps;
+    EXPECT_EQ(device->fused() > 0, cell.batch > 1 || cell.chunk > 5);  // SwiGLU inside its layer, for enough rows
   }
   EXPECT_GT(replays, 20u);
+}
+
+// Steps are queued before the one before has drawn, with recordings and without, beside prompts that are read in pieces
+// and sequences that end where nobody knew it.
+TEST_P(OnDevice, AStepThatIsLaunchedAheadGivesTheBitsOfThisMachine) {
+  const auto asked = drawn_requests(count(), tiny().shape().vocab, longest(), 20);
+  const auto here = tiny().load(GetParam(), 2, 512, nullptr);
+  const auto expected = run_cell(*here, {4, 512}, asked, nullptr);
+  for (const bool graphs : {true, false}) {
+    for (const DeviceCell& cell : {DeviceCell{1, 512, 0, false, true}, DeviceCell{7, 20, 0, true, true},
+                                   DeviceCell{40, 512, 0, true, true}, DeviceCell{5, 64, 0, true, true, 4}}) {
+      for (const bool ahead : {true, false}) {
+        DeviceCell one = cell;
+        one.ahead = ahead;
+        SCOPED_TRACE(one.describe() + (graphs ? "" : " without graphs"));
+        const auto device = std::make_shared<HostDevice>();
+        const auto there = tiny().load(GetParam(), 2, 512, device, graphs);
+        Counters counters;
+        EXPECT_EQ(run_cell(*there, one, asked, &counters), expected);
+        const uint64_t least = one.preempt > 0 ? 1 : counters.steps * 3 / 4;
+        EXPECT_EQ(counters.ahead_steps > least, ahead) << counters.ahead_steps << " of " << counters.steps;
+        EXPECT_EQ(device->replays() > 0, graphs);
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Numerics, OnDevice, ::testing::ValuesIn(numerics::kAllNumerics),
@@ -109,6 +141,26 @@ class RowCounting final : public HostDevice {
     if (rows > 1) scale(call, rows, 1.0f + 0x1p-18f);
   }
 };
+
+// Another one: a device whose steps do not see what the step before drew.
+class Forgetting final : public HostDevice {
+ public:
+  void embed(const uint16_t* table, const int32_t* tokens, const kernels::DeviceDrawn*, int rows, int n,
+             float* h) override {
+    HostDevice::embed(table, tokens, nullptr, rows, n, h);
+  }
+};
+
+TEST(NegativeControl, TheSameComparisonFailsOnADeviceThatForgetsWhatItDrew) {
+  const auto asked = drawn_requests(7, tiny().shape().vocab, 60, 12);
+  const auto here = tiny().load(Numerics::kFma32, 1, 512, nullptr);
+  const auto there = tiny().load(Numerics::kFma32, 1, 512, std::make_shared<Forgetting>());
+  const auto expected = run_cell(*here, {7, 512}, asked, nullptr);
+  DeviceCell cell{7, 512, 0, false, true};
+  EXPECT_NE(run_cell(*there, cell, asked, nullptr), expected);
+  cell.ahead = false;
+  EXPECT_EQ(run_cell(*there, cell, asked, nullptr), expected);
+}
 
 TEST(NegativeControl, TheSameComparisonFailsOnADeviceThatKnowsItsBatch) {
   const auto asked = mixed_requests(7, tiny().shape().vocab, 60, 12);

@@ -32,6 +32,20 @@ TEST(Rope, AnglesAreRoundedOnce) {
   }
 }
 
+TEST(AngleTable, KeepsTheBitsOfTheRope) {
+  const Rope rope(config_of(RopeScaling::kLlama3));
+  AngleTable table = AngleTable::create(rope, 1 << 20).value();
+  std::vector<float> expected(64), got(64);
+  for (int round = 0; round < 2; ++round) {  // the second finds what the first left
+    for (const int64_t position : {5, 0, 63, 4097, 131071, 131072, 1 << 19, 6}) {
+      rope.angles(position, expected.data(), expected.data() + 32);
+      table.angles(position, got.data(), got.data() + 32);
+      EXPECT_EQ(got, expected) << position << " round " << round;
+    }
+  }
+  EXPECT_NE(got, std::vector<float>(64));
+}
+
 TEST(Rope, FrequenciesArePowersOfTheBase) {
   const Rope rope(config_of(RopeScaling::kNone));
   for (int pair = 0; pair < 32; ++pair) {

@@ -15,6 +15,7 @@ class FreeOrderDevice final : public CudaDevice {
   ~FreeOrderDevice() override;
   Result<void> start() override;
   void linear(const LinearCall& call, int rows) override;
+  bool fuses_swiglu(const LinearShape&, int) const override { return false; }  // its weights lie row after row
   void attention(const AttentionShape& shape, const DeviceAttentionCall& call) override;
 
  private:

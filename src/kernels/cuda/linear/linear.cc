@@ -34,4 +34,13 @@ void linear(cudaStream_t stream, const DeviceFacts& facts, const LinearCall& cal
   linear_planned(stream, plan_linear(*call.shape, rows, facts.processors), call, rows, facts.processors, scratch);
 }
 
+bool fuses_swiglu(const DeviceFacts& facts, const LinearShape& shape, int rows) {
+  return rows > kStreamRows && linear_wgmma_gates(shape, rows, facts.processors);
+}
+
+void linear_swiglu(cudaStream_t stream, const DeviceFacts& facts, const LinearCall& call, const SwigluCall& swiglu,
+                   int rows) {
+  linear_wgmma_gated(stream, call, swiglu, rows, facts.processors);
+}
+
 }  // namespace eadem::kernels::cuda

@@ -20,7 +20,13 @@ size_t linear_scratch_bytes(const LinearShape& shape, int max_rows);
 // aligned, whatever it holds. May be captured in a graph.
 void linear(cudaStream_t stream, const DeviceFacts& facts, const LinearCall& call, int rows, void* scratch);
 
-// The same under a given plan (tests, benchmarks), which must be legal for the shape.
+// Whether a layer of n / 2 gates and then n / 2 ups, without bias, gives the operands of SwiGLU for so many rows in one
+// go, and such a call: call.y is not used. swiglu.y: 16-byte aligned, its stride a multiple of 8.
+bool fuses_swiglu(const DeviceFacts& facts, const LinearShape& shape, int rows);
+void linear_swiglu(cudaStream_t stream, const DeviceFacts& facts, const LinearCall& call, const SwigluCall& swiglu,
+                   int rows);
+
+// The same as linear under a given plan (tests, benchmarks), which must be legal for the shape.
 void linear_planned(cudaStream_t stream, const LinearPlan& plan, const LinearCall& call, int rows, int processors,
                     void* scratch);
 

@@ -25,16 +25,14 @@ void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int pro
   linear_wgmma(stream, call, rows, processors, plan_wgmma(s.n, rows, s.shards, processors));
 }
 
-void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int processors, const WgmmaPlan& plan) {
-  EADEM_CHECK(linear_wgmma_serves(call) && rows > 0);
-  const LinearShape& s = *call.shape;
+namespace {
 
+// Of a call without its results: outputs of a tile's columns.
+WgmmaLaunch describe(const LinearCall& call, int rows, int outputs_of_tile, int outputs) {
+  const LinearShape& s = *call.shape;
   WgmmaLaunch launch;
   WgmmaArgs& a = launch.args;
   a.weights = call.weights;
-  a.bias = call.bias;
-  a.y = call.y;
-  a.y_stride = call.y_stride;
   a.rows = rows;
   a.n = s.n;
   a.weight_tiles = row_tiles(s);
@@ -42,12 +40,7 @@ void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int pro
   a.shard_k = shard_k(s);
   a.shard_tiles = shard_tiles(s);
   a.row_tiles = (rows + kWgmmaRows - 1) / kWgmmaRows;
-  a.column_tiles = (s.n + plan.columns - 1) / plan.columns;
-  a.add_to_y = call.add_to_y;
-  a.boxes = s.n % 4 == 0 && call.y_stride % 4 == 0 && aligned(call.y, 16);  // a box is clipped to 16 bytes
-
-  const int tiles = a.row_tiles * a.column_tiles;
-  launch.blocks = plan.split ? 2 * tiles : std::min(tiles, processors);
+  a.column_tiles = (outputs + outputs_of_tile - 1) / outputs_of_tile;
   const auto x_map = [&](int height) {
     const auto k = static_cast<uint64_t>(s.k_padded), m = static_cast<uint64_t>(rows);
     return make_tensor_map(call.x.operands, TensorElement::kBf16, {k, m}, {k * sizeof(uint16_t)},
@@ -56,6 +49,23 @@ void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int pro
   launch.x = x_map(kWgmmaRows);
   launch.x_tail = rows % kWgmmaRows == 0 ? launch.x : x_map(rows % kWgmmaRows);
   launch.y = launch.x;
+  return launch;
+}
+
+}  // namespace
+
+void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int processors, const WgmmaPlan& plan) {
+  EADEM_CHECK(linear_wgmma_serves(call) && rows > 0);
+  const LinearShape& s = *call.shape;
+  WgmmaLaunch launch = describe(call, rows, plan.columns, s.n);
+  WgmmaArgs& a = launch.args;
+  a.bias = call.bias;
+  a.y = call.y;
+  a.y_stride = call.y_stride;
+  a.add_to_y = call.add_to_y;
+  a.boxes = s.n % 4 == 0 && call.y_stride % 4 == 0 && aligned(call.y, 16);  // a box is clipped to 16 bytes
+  const int tiles = a.row_tiles * a.column_tiles;
+  launch.blocks = plan.split ? 2 * tiles : std::min(tiles, processors);
   if (a.boxes) {
     launch.y =
         make_tensor_map(call.y, TensorElement::kFloat32, {static_cast<uint64_t>(s.n), static_cast<uint64_t>(rows)},
@@ -65,6 +75,29 @@ void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int pro
       s.shards == 1 ? wgmma_chain_kernel(plan.columns) : wgmma_tree_kernel(plan.columns, s.shards, plan.split);
   EADEM_CHECK(kernel != nullptr);
   kernel(stream, launch);
+}
+
+// A smaller tile that suits few rows better has gates alone, or ups alone.
+bool linear_wgmma_gates(const LinearShape& s, int rows, int processors) {
+  return s.numerics == Numerics::kMma16 && s.shards == 1 && s.n % kWgmmaGatedColumns == 0 &&
+         plan_wgmma(s.n, rows, s.shards, processors).columns == kWgmmaGatedColumns;
+}
+
+void linear_wgmma_gated(cudaStream_t stream, const LinearCall& call, const SwigluCall& swiglu, int rows,
+                        int processors) {
+  const LinearShape& s = *call.shape;
+  EADEM_CHECK(rows > 0 && s.numerics == Numerics::kMma16 && s.shards == 1 && s.n % kWgmmaGatedColumns == 0);
+  EADEM_CHECK(call.bias == nullptr && aligned(call.x.operands, 16) && aligned(call.weights, 16));
+  EADEM_CHECK(aligned(swiglu.y, 16) && swiglu.y_stride % 8 == 0);
+  WgmmaLaunch launch = describe(call, rows, kWgmmaGatedColumns / 2, s.n / 2);
+  WgmmaArgs& a = launch.args;
+  a.bad = swiglu.bad;
+  a.boxes = true;
+  launch.blocks = std::min(a.row_tiles * a.column_tiles, processors);
+  launch.y =
+      make_tensor_map(swiglu.y, TensorElement::kBf16, {static_cast<uint64_t>(s.n / 2), static_cast<uint64_t>(rows)},
+                      {static_cast<uint64_t>(swiglu.y_stride) * sizeof(uint16_t)}, {64, 64});
+  wgmma_gated_kernel()(stream, launch);
 }
 
 }  // namespace eadem::kernels::cuda

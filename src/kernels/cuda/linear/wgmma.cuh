@@ -18,9 +18,12 @@
 namespace eadem::kernels::cuda {
 
 // kShards: shards of the layer that one block evaluates; kSplit: blocks of a cluster that take them in equal parts.
-template <int kColumns_, int kStages_, int kShards_, int kSplit_>
+// kGated: the layer is gates stacked on ups; a tile has half of its columns from either, and gives SwiGLU's operands.
+template <int kColumns_, int kStages_, int kShards_, int kSplit_, bool kGated_ = false>
 struct WgmmaTile {
   static constexpr int kColumns = kColumns_, kStages = kStages_, kShards = kShards_, kSplit = kSplit_;
+  static constexpr bool kGated = kGated_;
+  static constexpr int kOutputs = kGated ? kColumns / 2 : kColumns;  // columns of y
   static constexpr int kRegisters = kColumns / 2;  // of an accumulator, a thread's part of 64 x kColumns
   static constexpr int kXBytes = kWgmmaRows * 128, kWeightBytes = kColumns * 128;
   static constexpr int kStageBytes = kXBytes + kWeightBytes;
@@ -30,6 +33,7 @@ struct WgmmaTile {
   static constexpr int kExtraBytes = kResidualByRing ? 256 * kRegisters * 4 : kBoxes ? 4 * 64 * 128 : 0;
   static constexpr int kSharedBytes = 1024 + kStages * kStageBytes + kExtraBytes + 256;
   static_assert(kSharedBytes <= 232448 && kStages * 16 <= 256);
+  static_assert(!kGated || (kColumns == 2 * kTileRows && kBoxes));  // a packed tile of gates, one of ups
 };
 
 // Where a block stands.
@@ -77,10 +81,10 @@ struct WgmmaLoader {
   EADEM_DEVICE void weights() {
     const int tiles = a.row_tiles * a.column_tiles, blocks = a.shard_tiles * T::kShards;
     for (int tile = b.cluster; tile < tiles; tile += b.clusters) {
-      const int n = place_of(a, tile).column_tile * T::kColumns;
+      const int n = place_of(a, tile).column_tile * T::kOutputs;
       const int upper = min(T::kColumns, kTileRows - n % kTileRows);  // rows in the first of at most two packed tiles
       const uint32_t upper_bytes = upper * kTileRowBytes, lower_bytes = T::kWeightBytes - upper_bytes;
-      const std::byte *from = weights_at(n), *below = weights_at(n + upper);
+      const std::byte *from = weights_at(n), *below = weights_at(T::kGated ? a.n / 2 + n : n + upper);
 #pragma unroll 1
       for (int block = 0; block < blocks; ++block, from += kTileBytes, below += kTileBytes) {
         wait_empty();

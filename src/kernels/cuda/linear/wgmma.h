@@ -20,4 +20,11 @@ void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int pro
 // The same with a tile of the caller's choice (for tests and measurements).
 void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int processors, const WgmmaPlan& plan);
 
+// Whether a layer of n / 2 gates and then n / 2 ups, without bias, is evaluated with SwiGLU inside for so many rows.
+bool linear_wgmma_gates(const LinearShape& shape, int rows, int processors);
+// Such a layer: n a multiple of 256, x.operands, weights and swiglu.y 16-byte aligned, swiglu.y_stride a multiple of 8.
+// Any rows >= 1; call.y is not used.
+void linear_wgmma_gated(cudaStream_t stream, const LinearCall& call, const SwigluCall& swiglu, int rows,
+                        int processors);
+
 }  // namespace eadem::kernels::cuda

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "kernels/cuda/linear/wgmma.cuh"
+#include "numerics/layer.h"
+#include "numerics/operand.h"
 
 namespace eadem::kernels::cuda {
 
@@ -110,16 +112,26 @@ EADEM_DEVICE void read_box(uint32_t box, int thread, float* h) {
   }
 }
 
+// One of the warpgroup's two boxes, which may be filled now.
 template <class T>
-EADEM_DEVICE void store_box(WgmmaConsumer<T>& c, const float4 (&v)[4], int column, int row) {
+EADEM_DEVICE uint32_t next_box(WgmmaConsumer<T>& c) {
   const uint32_t box = c.b.extra + c.group * 2 * kWgmmaBoxBytes + (c.boxes & 1) * kWgmmaBoxBytes;
   ++c.boxes;
   if (c.thread == 0) tensor_store_wait_read<1>();
   named_barrier(1 + c.group, 128);
-  fill_box(box, c.thread, v);
+  return box;
+}
+template <class T>
+EADEM_DEVICE void send_box(WgmmaConsumer<T>& c, uint32_t box, int column, int row) {
   fence_async_proxy();
   named_barrier(1 + c.group, 128);
   if (c.thread == 0) tensor_store(c.y_map, box, column, row);
+}
+template <class T>
+EADEM_DEVICE void store_box(WgmmaConsumer<T>& c, const float4 (&v)[4], int column, int row) {
+  const uint32_t box = next_box(c);
+  fill_box(box, c.thread, v);
+  send_box(c, box, column, row);
 }
 
 // A tile with nothing in flight.
@@ -143,6 +155,43 @@ EADEM_DEVICE void finish_chain(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], c
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) out.store(j + i, v[i]);
   }
+}
+
+// Operands of SwiGLU, two neighbours as a word.
+EADEM_DEVICE uint32_t gated_pair(const float* gates, const float* ups, bool& good) {
+  const float first = numerics::swiglu(gates[0], ups[0]), second = numerics::swiglu(gates[1], ups[1]);
+  good &= !numerics::is_nan(first) && !numerics::is_nan(second);
+  return numerics::bf16_operand(first) | static_cast<uint32_t>(numerics::bf16_operand(second)) << 16;
+}
+
+// A tile of gates and ups with nothing in flight: a thread has an output's gate and its up. Boxes are 64 rows x 64
+// operands, swizzled like those of floats; a group of eight columns is a chunk of 16 bytes of a row.
+template <class T>
+EADEM_DEVICE void finish_gated(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], const WgmmaPlace& place) {
+  constexpr int kGroups = T::kRegisters / 8;  // of gates
+  const int lane = c.thread % 32, line = lane / 4, first_row = place.row_tile * kWgmmaRows + c.group * 64;
+  const int box_row = c.thread / 32 * 16 + line;
+  bool upper_good = true, lower_good = true;
+#pragma unroll
+  for (int first = 0; first < kGroups; first += 8) {
+    uint32_t upper[8], lower[8];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float *gates = d + 4 * (first + j), *ups = gates + 4 * kGroups;
+      upper[j] = gated_pair(gates, ups, upper_good);
+      lower[j] = gated_pair(gates + 2, ups + 2, lower_good);
+    }
+    const uint32_t box = next_box(c), at = box + box_row * 128 + lane % 4 * 4;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      shared_store(at + ((j ^ line) << 4), upper[j]);
+      shared_store(at + 1024 + ((j ^ line) << 4), lower[j]);
+    }
+    send_box(c, box, place.column_tile * T::kOutputs + 8 * first, first_row);
+  }
+  const int row = first_row + box_row;
+  if (!upper_good && row < c.a.rows) c.a.bad[row] = true;
+  if (!lower_good && row + 8 < c.a.rows) c.a.bad[row + 8] = true;
 }
 
 // Two blocks of a cluster hold one half of the tree each: each sends the columns that the other finishes. The ring is
@@ -185,7 +234,11 @@ EADEM_DEVICE void multiply_chains(WgmmaConsumer<T>& c) {
     pin(d);
     c.start(d, [] {});
     c.drain(d);
-    finish_chain(c, d, place_of(c.a, tile));
+    if constexpr (T::kGated) {
+      finish_gated(c, d, place_of(c.a, tile));
+    } else {
+      finish_chain(c, d, place_of(c.a, tile));
+    }
   }
   if constexpr (T::kBoxes) {
     if (c.thread == 0) tensor_store_wait_read<0>();

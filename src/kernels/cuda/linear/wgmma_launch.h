@@ -11,6 +11,7 @@ namespace eadem::kernels::cuda {
 
 inline constexpr int kWgmmaRows = 128;                                  // rows of a tile
 inline constexpr int kWgmmaK = 64;                                      // k of a ring stage
+inline constexpr int kWgmmaGatedColumns = 256;                          // of a tile of gates and ups
 inline constexpr int kWgmmaThreads = 384;                               // a producer's warpgroup and two that multiply
 inline constexpr int kWgmmaBoxColumns = 32, kWgmmaBoxBytes = 64 * 128;  // a box of y: 64 rows of so many outputs
 
@@ -26,11 +27,12 @@ struct WgmmaArgs {
   int shard_tiles = 0;   // k blocks of a shard
   int row_tiles = 0, column_tiles = 0;
   bool add_to_y = false;
-  bool boxes = false;  // y can be read and written by tensor map
+  bool boxes = false;   // y can be read and written by tensor map
+  bool* bad = nullptr;  // gated: [rows]
 };
 
 struct WgmmaLaunch {
-  CUtensorMap x, x_tail, y;  // x by boxes of 128 rows; tail: of the rest
+  CUtensorMap x, x_tail, y;  // x by boxes of 128 rows; tail: of the rest. Gated: y of operands
   WgmmaArgs args;
   int blocks = 0;  // of threads; in clusters of two where the kernel splits the shards
 };
@@ -38,6 +40,8 @@ using WgmmaKernel = void (*)(cudaStream_t, const WgmmaLaunch&);
 
 // The kernel of a chain over tiles of that many columns: 48, 64, 96, 128, 192 or 256.
 WgmmaKernel wgmma_chain_kernel(int columns);
+// The kernel of a chain of gates and ups that gives the operands of SwiGLU.
+WgmmaKernel wgmma_gated_kernel();
 // The kernel of that many shards: 128 columns, whole or (eight shards) split over a cluster; 64 columns, split.
 WgmmaKernel wgmma_tree_kernel(int columns, int shards, bool split);
 

@@ -37,11 +37,12 @@ __device__ __forceinline__ bool store_operands(const float (&x)[kCount], uint16_
 // ---- Embedding, gather ----------------------------------------------------------------------------------------------
 
 template <int kVector>
-__global__ void embed_kernel(const uint16_t* table, const int32_t* tokens, int n, float* h) {
+__global__ void embed_kernel(const uint16_t* table, const int32_t* tokens, const DeviceDrawn* drawn, int n, float* h) {
   wait_for_prerequisites();
   const int64_t row = blockIdx.x;
   const int i = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) * kVector;
-  const int32_t token = tokens[row];
+  int32_t token = tokens[row];
+  if (token < -1) token = drawn[-2 - token].token;  // token_of_draw
   if (i >= n || token < 0) return;
   const auto in = *reinterpret_cast<const Pack<uint16_t, kVector>*>(table + int64_t{token} * n + i);
   Pack<float, kVector> out;
@@ -294,12 +295,13 @@ int blocks_of(int n, int each) { return (n + each - 1) / each; }
 
 }  // namespace
 
-void embed(cudaStream_t stream, const uint16_t* table, const int32_t* tokens, int rows, int n, float* h) {
+void embed(cudaStream_t stream, const uint16_t* table, const int32_t* tokens, const DeviceDrawn* drawn, int rows, int n,
+           float* h) {
   constexpr int kThreads = 128;
   if (aligned16(table, n, 2) && aligned16(h, n, 4)) {
-    launch(embed_kernel<4>, dim3(rows, blocks_of(n, 4 * kThreads)), kThreads, 0, stream, table, tokens, n, h);
+    launch(embed_kernel<4>, dim3(rows, blocks_of(n, 4 * kThreads)), kThreads, 0, stream, table, tokens, drawn, n, h);
   } else {
-    launch(embed_kernel<1>, dim3(rows, blocks_of(n, kThreads)), kThreads, 0, stream, table, tokens, n, h);
+    launch(embed_kernel<1>, dim3(rows, blocks_of(n, kThreads)), kThreads, 0, stream, table, tokens, drawn, n, h);
   }
 }
 

@@ -12,8 +12,10 @@
 
 namespace eadem::kernels::cuda {
 
-// h[row][0 .. n) = the float32 of the operands of table[tokens[row]]; table: [vocab][n] operands.
-void embed(cudaStream_t stream, const uint16_t* table, const int32_t* tokens, int rows, int n, float* h);
+// h[row][0 .. n) = the float32 of the operands of table[tokens[row]]; table: [vocab][n] operands. token_of_draw(i)
+// stands for the token of drawn[i].
+void embed(cudaStream_t stream, const uint16_t* table, const int32_t* tokens, const DeviceDrawn* drawn, int rows, int n,
+           float* h);
 
 // x: [rows][n]; y: [rows][n_padded] operands; bad[row] is set (never cleared) where an element is NaN.
 void rms_norm(cudaStream_t stream, const float* x, const float* weight, int rows, int n, int n_padded, float eps,
