@@ -27,10 +27,8 @@ go() {
   return $status
 }
 
-# Everything here is gzipped where it is large: a program, a test, a part of a model.
 unpack() {
-  local file
-  for file in bin/*.gz; do [ -e "$file" ] && gunzip -f "$file" && chmod +x "${file%.gz}"; done
+  [ -d bin ] || tar -xJf bin.tar.xz
   if [ ! -s model.gguf ] && ls model.part-* >/dev/null 2>&1; then cat model.part-* >model.gguf; fi
 }
 

@@ -130,6 +130,8 @@ Result<Engine*> Lab::plain() {
   EngineOptions wanted = options();
   wanted.max_batch = 1;
   EADEM_ASSIGN_OR_RETURN(Engine engine, open(wanted));
+  const std::string& full = engine.info().numerics;
+  numerics_ = full.substr(0, full.find('-'));  // "auto" would be something else on another device
   plain_.emplace(std::move(engine));
   return &*plain_;
 }

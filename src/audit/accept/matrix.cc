@@ -212,6 +212,16 @@ Result<void> check_cell(const Fields& fields, CellSpec& spec) {
   return {};
 }
 
+// true, or "cpu": a GPU's kernels for the few rows of this cell are those for one.
+Result<void> read_sensitive(Fields& fields, CellSpec& spec) {
+  const toml::node* node = fields.take("sensitive");
+  if (node == nullptr) return {};
+  spec.sensitive_on_gpu = node->is_boolean() && node->as_boolean()->get();
+  spec.sensitive = spec.sensitive_on_gpu || (node->is_string() && node->as_string()->get() == "cpu");
+  if (node->is_boolean() || spec.sensitive) return {};
+  return fields.error("sensitive", "must be true, false or \"cpu\"");
+}
+
 Result<void> read_lists(Fields& fields, CellSpec& spec) {
   EADEM_RETURN_IF_ERROR(fields.list("values", spec.cell.values));
   for (const std::string_view matrix : kMatrices) {
@@ -256,7 +266,7 @@ Result<void> read_cell(const toml::table& table, const std::string& where, CellS
                         "of a cell is bits or tokens: single answers cannot be held to '" + spec.cell.level + "'");
   EADEM_RETURN_IF_ERROR(read_settings(fields, spec));
   EADEM_RETURN_IF_ERROR(read_lists(fields, spec));
-  EADEM_RETURN_IF_ERROR(fields.flag("sensitive", spec.sensitive));
+  EADEM_RETURN_IF_ERROR(read_sensitive(fields, spec));
   EADEM_ASSIGN_OR_RETURN(const toml::table* limits, fields.inner("limits"));
   if (limits != nullptr)
     EADEM_RETURN_IF_ERROR(read_limits(*limits, where, "cell '" + spec.cell.name + "', limits", spec.limits));
@@ -272,7 +282,7 @@ Result<void> check_control(const Matrix& matrix, const std::string& where) {
       const CellSpec* cell = matrix.find(name);
       if (cell != nullptr && cell->sensitive) continue;
       return Error{where + ": cell '" + spec.cell.name + "', values: '" + name + "' is " +
-                   (cell == nullptr ? "no cell of this matrix" : "a cell without `sensitive = true`") +
+                   (cell == nullptr ? "no cell of this matrix" : "a cell without `sensitive`") +
                    ": name cells that free-order arithmetic must be seen to break"};
     }
   }

@@ -151,7 +151,7 @@ CellResult Runner::free_control(const CellSpec& spec, const std::string& numeric
   std::string blind;
   for (const std::string& name : spec.values_of(plan_.selection)) {
     const CellSpec& cell = *matrix_.find(name);
-    if (cell.option == "threads" && workshop_.engine.device != "cpu") continue;  // workers add nothing up there
+    if (!cell.sensitive_on_gpu && workshop_.engine.device != "cpu") continue;
     const auto start = Clock::now();
     CellResult found = run_cell(cell, plan_.selection, limits_of(cell, numerics), lab);
     if (found.verdict == Verdict::kNotRun) {

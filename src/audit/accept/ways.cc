@@ -45,7 +45,7 @@ const std::vector<Way>& all_ways() {
       {"over_http", "a server in a process of its own", "whole or streamed", is_delivery, run_over_http},
       {"traced", "every intermediate result is written down", "written", is_trace, run_traced},
       {kFreeControl.data(), "cells of this matrix in free-order arithmetic: each must be seen to fail",
-       "names of cells that say `sensitive = true`", any, by_runner},
+       "names of cells that say `sensitive`", any, by_runner},
       {kNumericsControl.data(), "answers under another numerics: they must be seen to differ", "mma16, fma32 or int8",
        [](std::string_view value) { return value == "mma16" || value == "fma32" || value == "int8"; }, by_runner},
   };

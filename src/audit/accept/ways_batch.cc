@@ -8,18 +8,26 @@
 namespace eadem::audit::accept {
 namespace {
 
+// Answers to all questions, in their order; there may be several rounds of them.
 Result<void> hold_all(Trial& trial, const std::vector<std::vector<Completion>>& answers) {
-  for (size_t i = 0; i < trial.questions().size(); ++i)
-    EADEM_RETURN_IF_ERROR(trial.hold(trial.questions()[i], answers[i].front()));
+  const auto& questions = trial.questions();
+  for (size_t i = 0; i < answers.size(); ++i)
+    EADEM_RETURN_IF_ERROR(trial.hold(questions[i % questions.size()], answers[i].front()));
   return {};
 }
 
 }  // namespace
 
-// All at once, whatever the option says.
+// All at once, whatever the option says. A batch that has room for more gets them again, so that it is full.
 Result<void> run_at_once(Trial& trial) {
+  const auto& questions = trial.questions();
+  std::vector<Request> requests = trial.requests();
+  if (trial.spec().option == "max_batch") {
+    const auto room = static_cast<size_t>(trial.options().max_batch);
+    for (size_t i = 0; requests.size() < room; ++i) requests.push_back(questions[i % questions.size()].request);
+  }
   EADEM_ASSIGN_OR_RETURN(Engine engine, trial.open());
-  EADEM_ASSIGN_OR_RETURN(const auto answers, trial.run(engine, trial.requests()));
+  EADEM_ASSIGN_OR_RETURN(const auto answers, trial.run(engine, requests));
   return hold_all(trial, answers);
 }
 

@@ -121,11 +121,11 @@ TEST_F(Accept, AControlThatSeesNothingFailsTheWhole) {
   EXPECT_FALSE(passed(result));
 }
 
-// Workers add nothing up on a device, so that their cell shows nothing there.
-TEST_F(Accept, OnADeviceTheControlLeavesTheWorkersOut) {
+// Workers add nothing up on a device, so that their cell shows nothing there, and says so.
+TEST_F(Accept, OnADeviceTheControlLeavesOutWhatIsSensitiveOnACpuAlone) {
   const std::string more =
       "[[cell]]\nname = \"workers\"\ninvariant = \"It holds.\"\nway = \"at_once\"\noption = \"threads\"\n"
-      "values = [1, 3]\ncorpus = [\"short\"]\nproof = [\"threads == value\"]\nsensitive = true\n"
+      "values = [1, 3]\ncorpus = [\"short\"]\nproof = [\"threads == value\"]\nsensitive = \"cpu\"\n"
       "limits = { requests = 1, prompt_tokens = 8, answer_tokens = 2 }\n"
       "[[cell]]\nname = \"control\"\ninvariant = \"It is seen.\"\nway = \"free\"\nvalues = [\"one\", \"workers\"]\n"
       "proof = [\"cells_asked >= 1\"]\n";

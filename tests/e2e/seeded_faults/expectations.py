@@ -7,7 +7,7 @@ Names of faults are those of tests/support/faults, names of cells those of accep
 # Cells whose requests run one after the other on one engine, as the baselines do.
 ALONE = ["request.nth", "prefix.lineage"]
 # Cells without a prefix cache that use a batch.
-BATCHES = ["batch.size", "batch.position", "neighbours.content", "neighbours.length"]
+BATCHES = ["batch.size", "batch.full", "batch.position", "neighbours.content", "neighbours.length"]
 
 # fault: (cells that must fail, cells that must pass)
 EXPECTED = {

@@ -26,7 +26,7 @@ def test_the_shipped_program_holds_no_fault():
 
     def faults_in(program):
         listed = subprocess.run(["nm", "-C", program], capture_output=True, text=True, check=True).stdout
-        assert "eadem::engine::StepRunner::run" in listed
+        assert "eadem::engine::StepRunner::launch" in listed
         return [line for line in listed.splitlines() if "eadem::faults" in line or "EADEM_FAULT" in line]
 
     assert faults_in(FAULTY)

@@ -30,7 +30,7 @@ class Fault {
   Fault(std::string_view fault_name, std::string_view what_it_does) : name(fault_name), says(what_it_does) {}
   virtual ~Fault() = default;
 
-  // Around StepRunner::run.
+  // Around StepRunner::launch and finish.
   virtual void before_step(engine::Step&) {}
   virtual void after_step(engine::Step&) {}
   // How many shards a linear layer sums in; `shape.shards` is the truth. threads: of the pool.

@@ -29,6 +29,7 @@ template <auto kFunction>
 using TypeOf = std::remove_pointer_t<decltype(as_function(kFunction))>;
 
 using LinearRun = void (ops::Linear::*)(ThreadPool&, const uint16_t*, int, float*, int64_t, bool) const;
+using LinearFuses = bool (ops::Linear::*)(int, int) const;
 
 // Rows of the step under way that were turned so far; -1 outside of a step (a draft model's forward).
 thread_local int turned_rows = -1;
@@ -67,31 +68,38 @@ const std::byte* memory_of(const model::KvPool& pool) {
   TypeOf<function> true_##name asm("__real_" symbol); \
   TypeOf<function> faulty_##name asm("__wrap_" symbol)
 
-EADEM_SEAM(step, "_ZN5eadem6engine10StepRunner3runERNS0_4StepERNS_5model6KvPoolEPNS4_9TraceSinkE",
-           &engine::StepRunner::run);
+EADEM_SEAM(launch, "_ZN5eadem6engine10StepRunner6launchERNS0_4StepERNS_5model6KvPoolEPNS4_9TraceSinkE",
+           &engine::StepRunner::launch);
+EADEM_SEAM(finish, "_ZN5eadem6engine10StepRunner6finishERNS0_4StepE", &engine::StepRunner::finish);
 EADEM_SEAM(linear, "_ZNK5eadem3ops6Linear3runERNS_10ThreadPoolEPKtiPflb", static_cast<LinearRun>(&ops::Linear::run));
-EADEM_SEAM(fuses_swiglu, "_ZNK5eadem3ops6Linear12fuses_swigluEii", &ops::Linear::fuses_swiglu);
+EADEM_SEAM(fuses_swiglu, "_ZNK5eadem3ops6Linear12fuses_swigluEii",
+           static_cast<LinearFuses>(&ops::Linear::fuses_swiglu));
 EADEM_SEAM(rms_norm, "_ZN5eadem3ops8rms_normERNS_10ThreadPoolERKNS_7kernels9KernelSetEPKfS8_iiifPtPb", &ops::rms_norm);
 EADEM_SEAM(swiglu, "_ZN5eadem3ops6swigluERNS_10ThreadPoolERKNS_7kernels9KernelSetEPKfiiiPtPb", &ops::swiglu);
 EADEM_SEAM(split_qkv,
            "_ZN5eadem3ops9split_qkvERNS_10ThreadPoolERKNS_7kernels9KernelSetERKNS3_8QkvShapeERKNS3_14AttentionShape"
            "ERKNS0_7QkvCallEi",
            &ops::split_qkv);
-EADEM_SEAM(angles, "_ZNK5eadem5model4Rope6anglesElPfS2_", &model::Rope::angles);
+EADEM_SEAM(angles, "_ZN5eadem5model10AngleTable6anglesElPfS2_", &model::AngleTable::angles);
 EADEM_SEAM(create_pool, "_ZN5eadem5model6KvPool6createERKNS_7kernels9KernelSetERKNS2_14AttentionShapeEiiPNS2_6DeviceE",
            &model::KvPool::create);
 EADEM_SEAM(clear_block, "_ZN5eadem5model6KvPool5clearEi", &model::KvPool::clear);
 EADEM_SEAM(find, "_ZNK5eadem6engine11PrefixCache4findEmPKi", &engine::PrefixCache::find);
 EADEM_SEAM(insert, "_ZN5eadem6engine11PrefixCache6insertEimPKi", &engine::PrefixCache::insert);
 
-void faulty_step(engine::StepRunner* self, engine::Step& step, model::KvPool& pool, model::TraceSink* trace) {
+void faulty_launch(engine::StepRunner* self, engine::Step& step, model::KvPool& pool, model::TraceSink* trace) {
   Fault* const fault = installed();
-  if (fault == nullptr) return true_step(self, step, pool, trace);
+  if (fault == nullptr) return true_launch(self, step, pool, trace);
   turned_rows = 0;
   fault->before_step(step);
-  true_step(self, step, pool, trace);
-  fault->after_step(step);
+  true_launch(self, step, pool, trace);
   turned_rows = -1;
+}
+
+// On this machine a step is finished by the thread that launched it, before the next one.
+void faulty_finish(engine::StepRunner* self, engine::Step& step) {
+  true_finish(self, step);
+  if (installed() != nullptr) installed()->after_step(step);
 }
 
 // Packed weights do not depend on the shards, so the true kernels sum in as many as the shape says.
@@ -132,7 +140,7 @@ void faulty_split_qkv(ThreadPool& pool, const kernels::KernelSet& set, const ker
 }
 
 // A forward asks once for each of its rows, in their order.
-void faulty_angles(const model::Rope* self, int64_t position, float* cosine, float* sine) {
+void faulty_angles(model::AngleTable* self, int64_t position, float* cosine, float* sine) {
   const bool asked = installed() != nullptr && turned_rows >= 0;
   const int64_t turned = asked ? installed()->rope_position(turned_rows++, position) : position;
   if (turned != position) fire();

@@ -104,8 +104,11 @@ TEST(AcceptMatrix, AControlNamesCellsThatCanFail) {
   const std::string control = std::string(kGood) +
                               "[[cell]]\nname = \"control\"\ninvariant = \"x\"\nway = \"free\"\nvalues = [\"a.cell\"]\n"
                               "proof = [\"cells_asked >= 1\"]\n";
-  EXPECT_NE(error_of(control).find("'a.cell' is a cell without `sensitive = true`"), std::string::npos);
+  EXPECT_NE(error_of(control).find("'a.cell' is a cell without `sensitive`"), std::string::npos);
   EXPECT_EQ(error_of(replaced(control, "corpus =", "sensitive = true\ncorpus =")), "");
+  EXPECT_EQ(error_of(replaced(control, "corpus =", "sensitive = \"cpu\"\ncorpus =")), "");
+  EXPECT_NE(error_of(replaced(control, "corpus =", "sensitive = \"gpu\"\ncorpus =")).find("true, false or \"cpu\""),
+            std::string::npos);
   EXPECT_NE(error_of(replaced(control, "\"a.cell\"]", "\"b.cell\"]")).find("'b.cell' is no cell of this matrix"),
             std::string::npos);
 }
