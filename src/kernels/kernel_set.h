@@ -158,6 +158,10 @@ struct KernelSet {
   // q: [k_padded]; scale, minimum: [groups] (minimum null unless shape.minimum). For int8.
   void (*pack_int8)(const LinearShape&, int n, const int8_t* q, const float* scale, const float* minimum,
                     std::byte* weights);
+  // The operands [k_padded] of row `n` as it was packed: for mma16 and fma32 those themselves; for int8 bf16_operand of
+  // scale * q, rounded, and of that + minimum, rounded again, which is what the file's row decodes to. For int8 kAny
+  // never called: those weights are not the file's. A device's packing set has none.
+  void (*unpack_row)(const LinearShape&, int n, const std::byte* weights, uint16_t* operands) = nullptr;
   // Evaluates a tile of the outputs. Any rows >= 1.
   void (*linear)(const LinearCall&, const LinearTile&);
   // Whether the set evaluates SwiGLU inside a layer of n / 2 gates and then n / 2 ups, for so many rows or more; null:

@@ -35,8 +35,8 @@ struct ModelOptions {
 
 class Model {
  public:
-  // Reads, checks and repacks the weights of a checkpoint, which must outlive the model (the embedding table stays
-  // where it lies). Errors name the file, the tensor or field, and the remedy.
+  // Reads, checks and repacks the weights of a checkpoint, which must outlive the model (an embedding table that its
+  // head does not hold stays where it lies). Errors name the file, the tensor or field, and the remedy.
   static Result<std::unique_ptr<Model>> load(const weights::Checkpoint& checkpoint, const ModelOptions& options);
   virtual ~Model() = default;
 

@@ -75,7 +75,6 @@ Result<std::unique_ptr<Model>> Transformer::load(const weights::Checkpoint& chec
 
 Result<void> Transformer::load_weights(const Tensors& tensors) {
   EADEM_ASSIGN_OR_RETURN(const TensorView* table, tensors.embedding());
-  EADEM_ASSIGN_OR_RETURN(embedding_, ops::Embedding::create(backend_, *table));
   for (int layer = 0; layer < config_.layers; ++layer) EADEM_RETURN_IF_ERROR(load_layer(tensors, layer));
   EADEM_RETURN_IF_ERROR(load_vector(tensors, "final_norm", -1, config_.hidden, final_norm_));
   ops::WeightPart head;
@@ -85,7 +84,9 @@ Result<void> Transformer::load_weights(const Tensors& tensors) {
   }
   EADEM_ASSIGN_OR_RETURN(head_, ops::Linear::pack(backend_.layout(), options_.numerics, false, head, pool_));
   EADEM_RETURN_IF_ERROR(backend_.place(*head_));
+  EADEM_ASSIGN_OR_RETURN(embedding_, ops::Embedding::create(backend_, *table, config_.tied_head ? &*head_ : nullptr));
   checkpoint_.release(*head.weight);
+  checkpoint_.release(*table);
   return {};
 }
 

@@ -66,7 +66,7 @@ class Transformer final : public Model {
   template <class T>
   void trace_rows(int layer, std::string_view op, const T* data, int64_t width);
 
-  const weights::Checkpoint& checkpoint_;  // without a device the embedding table is read where it lies
+  const weights::Checkpoint& checkpoint_;  // where the embedding table may be read (ops::Embedding)
   ModelConfig config_;
   ModelOptions options_;
   ThreadPool pool_;

@@ -146,14 +146,24 @@ void Backend::gather(const uint16_t* from, const int32_t* indices, int count, in
   }
 }
 
-Result<Embedding> Embedding::create(const Backend& backend, const TensorView& table) {
+Result<Embedding> Embedding::create(const Backend& backend, const TensorView& table, const Linear* tied_head) {
   Embedding embedding;
   embedding.table_ = &table;
   embedding.device_ = backend.device();
-  if (embedding.device_ == nullptr) return embedding;
+  if (embedding.device_ != nullptr) {
+    EADEM_RETURN_IF_ERROR(embedding.place_table(backend));
+  } else if (tied_head != nullptr && tied_head->tells_rows()) {
+    embedding.head_ = tied_head;
+    const size_t elements = static_cast<size_t>(backend.threads()) * static_cast<size_t>(tied_head->shape().k_padded);
+    EADEM_ASSIGN_OR_RETURN(embedding.operands_, Buffer::allocate(elements * sizeof(uint16_t), "embedded rows"));
+  }
+  return embedding;
+}
+
+Result<void> Embedding::place_table(const Backend& backend) {
+  const TensorView& table = *table_;
   const int64_t n = table.columns();
-  EADEM_ASSIGN_OR_RETURN(embedding.operands_,
-                         backend.allocate(static_cast<size_t>(table.rows() * n) * 2, "the embedding table"));
+  EADEM_ASSIGN_OR_RETURN(operands_, backend.allocate(static_cast<size_t>(table.rows() * n) * 2, "the embedding table"));
   std::vector<float> values(static_cast<size_t>(n));
   std::vector<uint16_t> operands(static_cast<size_t>(std::min(kTableRows, table.rows()) * n));
   for (int64_t first = 0; first < table.rows(); first += kTableRows) {
@@ -162,13 +172,14 @@ Result<Embedding> Embedding::create(const Backend& backend, const TensorView& ta
       numerics::decode_row(table.dtype, table.row(first + row), n, values.data());
       for (int64_t i = 0; i < n; ++i) operands[row * n + i] = numerics::bf16_operand(values[i]);
     }
-    embedding.device_->upload(embedding.operands_.as<uint16_t>() + first * n, operands.data(),
-                              static_cast<size_t>(rows * n) * sizeof(uint16_t));
+    device_->upload(operands_.as<uint16_t>() + first * n, operands.data(),
+                    static_cast<size_t>(rows * n) * sizeof(uint16_t));
   }
-  return embedding;
+  return {};
 }
 
-void Embedding::run(ThreadPool& pool, const StepRows& step, float* h) const {
+void Embedding::run(ThreadPool& pool, const StepRows& step, float* h) {
+  if (head_ != nullptr) return embed(pool, *head_, step.tokens, step.rows, operands_.as<uint16_t>(), h);
   if (device_ == nullptr) return embed(pool, *table_, step.tokens, step.rows, h);
   device_->embed(operands_.as<uint16_t>(), step.tokens, step.drawn, step.rows, static_cast<int>(table_->columns()), h);
 }

@@ -39,6 +39,7 @@ class Backend {
       : set_(&set), pool_(&pool), device_(device) {}
 
   kernels::Device* device() const { return device_; }
+  int threads() const { return pool_->threads(); }
   // Packs weights and lays out KV blocks.
   const kernels::KernelSet& layout() const { return device_ != nullptr ? device_->packing() : *set_; }
 
@@ -85,18 +86,23 @@ class Backend {
   Buffer kv_memory_;
 };
 
-// The embedding table: read where the file lies, or as operands in a device's memory.
+// The embedding table. On this machine its rows are read from the packed weights of a head tied to it, which lie in
+// huge pages, where those tell them; else where the file lies. On a device they are operands in its memory.
 class Embedding {
  public:
-  // `table` [vocab, n] must outlive the embedding.
-  static Result<Embedding> create(const Backend& backend, const TensorView& table);
+  // `table` [vocab, n] and `tied_head`, which was packed from it (null: there is none), must outlive the embedding and
+  // stay where they are.
+  static Result<Embedding> create(const Backend& backend, const TensorView& table, const Linear* tied_head);
   // h: [rows][n].
-  void run(ThreadPool& pool, const StepRows& step, float* h) const;
+  void run(ThreadPool& pool, const StepRows& step, float* h);
 
  private:
+  Result<void> place_table(const Backend& backend);
+
   const TensorView* table_ = nullptr;
+  const Linear* head_ = nullptr;  // null: not read from there
   kernels::Device* device_ = nullptr;
-  Buffer operands_;  // on a device: [vocab][n]
+  Buffer operands_;  // on a device: [vocab][n]; with head_: [threads][its k_padded], working memory
 };
 
 }  // namespace eadem::ops

@@ -156,6 +156,10 @@ Result<std::vector<Linear>> Linear::pack_stack(const kernels::KernelSet& set, Nu
   return stack;
 }
 
+bool Linear::tells_rows() const {
+  return shape_.numerics != Numerics::kInt8 || shape_.stored != kernels::Int8Weights::kAny;
+}
+
 Result<void> Linear::move_to(kernels::Device& device) {
   for (Buffer* buffer : {&weights_, &bias_}) {
     if (buffer->size() == 0) continue;

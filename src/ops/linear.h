@@ -35,6 +35,10 @@ class Linear {
 
   const kernels::LinearShape& shape() const { return shape_; }
   size_t bytes() const { return weights_.size() + bias_.size(); }
+  // Whether the packed weights tell what the file's were: those that were quantised when they were packed do not.
+  bool tells_rows() const;
+  // The operands [k_padded] that row n of the file's weights has, read from the packed ones, which are not moved.
+  void row(int n, uint16_t* operands) const { set_->unpack_row(shape_, n, weights_.data(), operands); }
   // Weights and bias, which its packing set packed, go into a device's memory; it runs there alone from now on.
   Result<void> move_to(kernels::Device& device);
   // The call of this layer, without what int8 reads.

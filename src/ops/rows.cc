@@ -45,6 +45,18 @@ void embed(ThreadPool& pool, const TensorView& table, const int32_t* tokens, int
   });
 }
 
+void embed(ThreadPool& pool, const Linear& head, const int32_t* tokens, int rows, uint16_t* memory, float* h) {
+  const int n = head.shape().k;
+  for_row_ranges(pool, rows, n, std::max(1, rows), [&](int begin, int end, int worker) {
+    uint16_t* const operands = memory + int64_t{worker} * head.shape().k_padded;
+    for (int row = begin; row < end; ++row) {
+      float* const out = h + int64_t{row} * n;
+      head.row(tokens[row], operands);
+      for (int i = 0; i < n; ++i) out[i] = numerics::operand_value(operands[i]);
+    }
+  });
+}
+
 void rms_norm(ThreadPool& pool, const kernels::KernelSet& set, const float* x, const float* weight, int rows, int n,
               int n_padded, float eps, uint16_t* y, bool* bad) {
   for_rows(pool, rows, n, [&](int row) {

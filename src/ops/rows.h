@@ -6,11 +6,14 @@
 #include "core/tensor.h"
 #include "core/thread_pool.h"
 #include "kernels/kernel_set.h"
+#include "ops/linear.h"
 
 namespace eadem::ops {
 
 // h[row][0 .. columns) = the float32 of the operands of the table's row tokens[row].
 void embed(ThreadPool& pool, const TensorView& table, const int32_t* tokens, int rows, float* h);
+// The same from a layer that was packed from the table and tells its rows. memory: operands [k_padded] for each thread.
+void embed(ThreadPool& pool, const Linear& head, const int32_t* tokens, int rows, uint16_t* memory, float* h);
 
 // y[row] = operands of RMSNorm(x[row]); x: [rows][n], y: [rows][n_padded]. Sets bad[row] where a value is NaN.
 void rms_norm(ThreadPool& pool, const kernels::KernelSet& set, const float* x, const float* weight, int rows, int n,

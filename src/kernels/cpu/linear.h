@@ -5,6 +5,7 @@
 #include "kernels/calls.h"
 #include "kernels/cpu/linear_chain.h"
 #include "kernels/cpu/linear_int8.h"
+#include "numerics/formats.h"
 #include "numerics/shards.h"
 #if defined(__AVX512BF16__)
 #include "kernels/cpu/linear_pairs.h"
@@ -60,6 +61,76 @@ EADEM_FN void pack_int8(const LinearShape& s, int n, const int8_t* q, const floa
     pack_scales(s, side, lane, scale[g]);
     if (s.minimum) pack_scales(s, side + scale_bytes(s), lane, minimum[g]);
   }
+}
+
+// ---- One row of them ------------------------------------------------------------------------------------------------
+
+// A row has four bytes of every cache line of its panel (of nibbles too).
+EADEM_LANE uint32_t load_word(const std::byte* line) {
+  uint32_t word;
+  memcpy(&word, line, sizeof word);
+  return word;
+}
+
+// row: its word in the panel's first line.
+EADEM_FN void unpack_operands(const std::byte* row, int k, uint16_t* operands) {
+  for (int i = 0; i < k; i += 2) memcpy(operands + i, row + operand_panel_bytes(i), sizeof(uint32_t));
+}
+
+#if defined(__AVX512BF16__)
+// Of a layout by pairs (pair_index): the same line of both chains has four neighbours.
+EADEM_FN void unpack_pairs(const std::byte* row, int k, uint16_t* operands) {
+  constexpr size_t kChainBytes = operand_panel_bytes(numerics::kLeaf) / 2;
+  for (int leaf = 0; leaf < k; leaf += numerics::kLeaf) {
+    const std::byte* line = row + operand_panel_bytes(leaf);
+    for (int i = leaf; i < leaf + numerics::kLeaf; i += 4, line += kPairBytes) {
+      const uint32_t even = load_word(line), odd = load_word(line + kChainBytes);
+      const uint32_t words[] = {even >> 16 | (odd & 0xffff0000u), (even & 0xffffu) | odd << 16};
+      memcpy(operands + i, words, sizeof words);
+    }
+  }
+}
+#endif
+
+EADEM_LANE Vec unpack_scale(const std::byte* side, size_t lane) {
+  uint16_t half;
+  memcpy(&half, side + lane * sizeof half, sizeof half);
+  return Vec(numerics::float_of_half(half));
+}
+
+EADEM_FN void unpack_int8(const LinearShape& s, const std::byte* panel, size_t lane, uint16_t* operands) {
+  constexpr int kGroup = numerics::kStoredGroup;
+  alignas(64) uint32_t words[kGroup / 4];
+  alignas(64) int8_t q[kGroup];
+  alignas(64) float value[kGroup];
+  const float zero = static_cast<float>(has_nibbles(s) ? nibble_zero(s) : 0);
+  for (int g = 0; g < s.groups(); ++g, operands += kGroup) {
+    const std::byte* const row = panel + int8_quads_at(s, g) + lane * 4;
+    for (size_t i = 0; i < kGroup / 4; ++i) {
+      words[i] = has_nibbles(s) ? load_word(row + i / 2 * kQuadBytes) >> 4 * (i % 2) & 0x0f0f0f0fu
+                                : load_word(row + i * kQuadBytes);
+    }
+    memcpy(q, words, sizeof q);
+    for (int i = 0; i < kGroup; ++i) value[i] = static_cast<float>(q[i]) - zero;
+    const std::byte* const side = panel + int8_side_at(s, g);
+    const Vec scale = unpack_scale(side, lane);
+    const Vec minimum = s.minimum ? unpack_scale(side + scale_bytes(s), lane) : Vec(0.0f);
+    for (int i = 0; i < kGroup; i += Vec::kWidth) {
+      const Vec product = mul(scale, Vec::load(value + i));
+      store_operands(operands + i, s.minimum ? add(product, minimum) : product);
+    }
+  }
+}
+
+EADEM_FN void unpack_row(const LinearShape& s, int n, const std::byte* weights, uint16_t* operands) {
+  count_call();
+  const std::byte* const panel = weights + static_cast<size_t>(n / kPanel) * linear_panel_bytes(s);
+  const size_t lane = static_cast<size_t>(n % kPanel);
+  if (s.numerics == Numerics::kInt8) return unpack_int8(s, panel, lane, operands);
+#if defined(__AVX512BF16__)
+  if (s.numerics == Numerics::kFma32) return unpack_pairs(panel + lane * 4, s.k_padded, operands);
+#endif
+  unpack_operands(panel + lane * 4, s.k_padded, operands);
 }
 
 // ---- The walk -------------------------------------------------------------------------------------------------------

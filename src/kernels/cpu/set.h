@@ -22,6 +22,7 @@ constexpr KernelSet cpu_set(std::string_view name, bool (*supported)()) {
       .linear_bytes = linear_bytes,
       .pack_operands = pack_operands,
       .pack_int8 = pack_int8,
+      .unpack_row = unpack_row,
 #if defined(__AMX_BF16__)
       .linear = tile_linear,
       .fuses_swiglu = tile_fuses_swiglu,

@@ -45,6 +45,22 @@ EADEM_FN void pack_int8(const LinearShape& s, int n, const int8_t* q, const floa
   if (s.minimum) memcpy(parts.minimum + row * groups, minimum, groups * sizeof(float));
 }
 
+EADEM_FN void unpack_row(const LinearShape& s, int n, const std::byte* weights, uint16_t* operands) {
+  count_call();
+  const size_t row = static_cast<size_t>(n), k = static_cast<size_t>(s.k_padded);
+  if (s.numerics != Numerics::kInt8) {
+    memcpy(operands, weights + row * k * sizeof(uint16_t), k * sizeof(uint16_t));
+    return;
+  }
+  const Int8Parts parts = int8_parts(s, const_cast<std::byte*>(weights));
+  for (size_t i = 0; i < k; ++i) {
+    const size_t group = row * static_cast<size_t>(s.groups()) + i / static_cast<size_t>(s.group);
+    float value = numerics::mul_f32(parts.scale[group], static_cast<float>(parts.q[row * k + i]));
+    if (s.minimum) value = numerics::add_f32(value, parts.minimum[group]);
+    operands[i] = numerics::bf16_operand(value);
+  }
+}
+
 // One shard of one output: the chain over elements [begin, end).
 EADEM_FN float operand_shard(const LinearCall& call, int64_t row, int64_t n, int begin, int end) {
   const int64_t k = call.shape->k_padded;

@@ -14,6 +14,7 @@ constinit const KernelSet kReferenceSet = {
     .linear_bytes = reference::linear_bytes,
     .pack_operands = reference::pack_operands,
     .pack_int8 = reference::pack_int8,
+    .unpack_row = reference::unpack_row,
     .linear = reference::linear,
     .kv_bytes = reference::kv_bytes,
     .kv_write = reference::kv_write,
