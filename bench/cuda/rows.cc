@@ -183,7 +183,7 @@ void bench_attention(Bench& b) {
 // ---- Rows -----------------------------------------------------------------------------------------------------------
 
 void bench_rows(Bench& b) {
-  constexpr int kHidden = 4096, kMlp = 12288, kHeads = 32, kKvHeads = 8, kHead = 128, kMost = 4096;
+  constexpr int kHidden = 4096, kMlp = 12288, kHeads = 32, kKvHeads = 8, kHead = 128, kMost = 8192;
   constexpr int kWidth = (kHeads + 2 * kKvHeads) * kHead;
   auto* x = device_noise<float>(size_t{kMost} * 2 * kMlp);
   auto* weight = device_noise<float>(kHidden);
@@ -203,12 +203,12 @@ void bench_rows(Bench& b) {
   kernels::AttentionShape attention;
   attention.head_size = attention.head_padded = kHead, attention.heads = kHeads, attention.kv_heads = kKvHeads;
   const size_t head_bytes = cuda::kv_bytes(attention);
-  auto* kv = device_array<std::byte>(64 * kKvHeads * head_bytes);
+  auto* kv = device_array<std::byte>(kMost / 64 * kKvHeads * head_bytes);
   const kernels::QkvShape shape{kHeads, kKvHeads, kHead, kHead, kHead, weight, weight, 1e-6f};
   kernels::DeviceQkvCall qkv;
   qkv.qkv = x, qkv.cosine = x, qkv.sine = x, qkv.positions = dpositions, qkv.sequences = dsequences;
   qkv.kv = {kv, dblocks, 1, kKvHeads * head_bytes, head_bytes}, qkv.q = y, qkv.bad = bad;
-  for (int rows : {1, 64, 512, 4096}) {
+  for (int rows : {1, 16, 64, 512, 8192}) {
     const double r = rows;
     const std::string suffix = " rows " + std::to_string(rows);
     b.report.add("embed" + suffix,

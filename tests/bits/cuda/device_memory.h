@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,34 @@ inline kernels::DeviceFacts device_facts() {
 
 // Waits for the kernels before it.
 inline void finish_kernels() { cuda_ok(cudaDeviceSynchronize()); }
+
+struct Launched {
+  dim3 blocks;
+  unsigned threads;
+};
+
+// The kernels that `call` launches, in order: which of an op's paths it takes. They do not run.
+inline std::vector<Launched> launched_by(const std::function<void(cudaStream_t)>& call) {
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cuda_ok(cudaStreamCreate(&stream));
+  cuda_ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  call(stream);
+  cuda_ok(cudaStreamEndCapture(stream, &graph));
+  size_t count = 0;
+  cuda_ok(cudaGraphGetNodes(graph, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  if (count > 0) cuda_ok(cudaGraphGetNodes(graph, nodes.data(), &count));
+  std::vector<Launched> launched;
+  for (cudaGraphNode_t node : nodes) {
+    cudaKernelNodeParams kernel = {};
+    cuda_ok(cudaGraphKernelNodeGetParams(node, &kernel));
+    launched.push_back({kernel.gridDim, kernel.blockDim.x});
+  }
+  cuda_ok(cudaGraphDestroy(graph));
+  cuda_ok(cudaStreamDestroy(stream));
+  return launched;
+}
 
 // Zero-filled, or a copy.
 template <class T>

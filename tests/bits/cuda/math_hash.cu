@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "kernels/cuda/operand.cuh"
 #include "numerics/math.h"
 #include "numerics/rng.h"
 
@@ -22,6 +23,7 @@ __device__ bool evaluate(float x, float& y) {
     case Elementary::kSigmoid: y = numerics::sigmoid32(x); return true;
     case Elementary::kExp2p: y = numerics::exp2p(x); return x >= kExp2pLow && x <= kExp2pHigh;
     case Elementary::kExp2Full: y = numerics::exp2_full(x); return x < kExp2FullHigh;
+    case Elementary::kOperand: y = numerics::float_of(kernels::cuda::operand_pair(x, x)); return true;
   }
   return false;
 }
@@ -62,6 +64,7 @@ uint64_t device_hash(Elementary function) {
     case Elementary::kSigmoid: return hash_of<Elementary::kSigmoid>();
     case Elementary::kExp2p: return hash_of<Elementary::kExp2p>();
     case Elementary::kExp2Full: return hash_of<Elementary::kExp2Full>();
+    case Elementary::kOperand: return hash_of<Elementary::kOperand>();
   }
   return 0;
 }

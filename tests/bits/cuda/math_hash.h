@@ -5,7 +5,8 @@
 
 namespace eadem::test {
 
-enum class Elementary { kExp, kLog, kLog1p, kSigmoid, kExp2p, kExp2Full };
+// kOperand: bf16_operand of x, twice in a word.
+enum class Elementary { kExp, kLog, kLog1p, kSigmoid, kExp2p, kExp2Full, kOperand };
 
 // Whether x is in the function's domain; other inputs add nothing to its hash.
 inline constexpr float kExp2pLow = -50.0f, kExp2pHigh = 9.0f, kExp2FullHigh = 127.0f;

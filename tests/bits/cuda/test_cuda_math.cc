@@ -1,4 +1,4 @@
-// The elementary functions on a CUDA device, all 2^32 floats: the hashes are those of the host
+// The elementary functions and operands on a CUDA device, all 2^32 floats: the hashes are those of the host
 // (tests/bits/math/math_exhaustive.cc for the first four).
 #include <gtest/gtest.h>
 
@@ -15,6 +15,7 @@ TEST(CudaMath, EveryFloat) {
   EXPECT_EQ(device_hash(Elementary::kSigmoid), 0x28a92c6f96932ba2u);
   EXPECT_EQ(device_hash(Elementary::kExp2p), 0x5506256b9c4fc550u);
   EXPECT_EQ(device_hash(Elementary::kExp2Full), 0x614a815c030da70eu);
+  EXPECT_EQ(device_hash(Elementary::kOperand), 0x7c71458589ec7c8fu);
   EXPECT_NE(device_hash(Elementary::kExp), device_hash(Elementary::kLog));
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/cuda/attention/prefill_tile.cuh"
+#include "kernels/cuda/operand.cuh"
 #include "numerics/attention.h"
-#include "numerics/operand.h"
 
 namespace eadem::kernels::cuda {
 
@@ -328,8 +328,7 @@ struct PrefillConsumer {
       const float y = numerics::mul_f32(o[4 * i + offset + 1], reciprocal);
       if (column >= a.head_size) break;
       bad |= numerics::is_nan(x) || numerics::is_nan(y);
-      const uint32_t pair = numerics::bf16_operand(x) | static_cast<uint32_t>(numerics::bf16_operand(y)) << 16;
-      *reinterpret_cast<uint32_t*>(out + column) = pair;
+      *reinterpret_cast<uint32_t*>(out + column) = operand_pair(x, y);
     }
     if (bad) a.bad[at] = true;
   }

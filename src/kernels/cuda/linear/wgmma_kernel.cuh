@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/cuda/linear/wgmma.cuh"
+#include "kernels/cuda/operand.cuh"
 #include "numerics/layer.h"
-#include "numerics/operand.h"
 
 namespace eadem::kernels::cuda {
 
@@ -161,7 +161,7 @@ EADEM_DEVICE void finish_chain(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], c
 EADEM_DEVICE uint32_t gated_pair(const float* gates, const float* ups, bool& good) {
   const float first = numerics::swiglu(gates[0], ups[0]), second = numerics::swiglu(gates[1], ups[1]);
   good &= !numerics::is_nan(first) && !numerics::is_nan(second);
-  return numerics::bf16_operand(first) | static_cast<uint32_t>(numerics::bf16_operand(second)) << 16;
+  return operand_pair(first, second);
 }
 
 // A tile of gates and ups with nothing in flight: a thread has an output's gate and its up. Boxes are 64 rows x 64
