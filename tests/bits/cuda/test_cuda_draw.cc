@@ -193,7 +193,7 @@ TEST(CudaDraw, Races) {
 }
 
 TEST(CudaDraw, LargeVocabularies) {
-  for (int vocab : {128256, 151936, 151937, 262144}) {
+  for (int vocab : {65535, 65536, 65537, 128256, 131072, 131073, 151936, 151937, 262144}) {
     std::vector<Row> rows;
     for (const SamplingParams& params :
          {params_of(0, 0, 1, 0), params_of(1, 0, 1, 0), params_of(0.7f, 0, 0.9f, 0), params_of(0.7f, 50, 1, 0),

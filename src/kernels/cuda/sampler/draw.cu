@@ -45,13 +45,17 @@ __global__ void __launch_bounds__(kScanThreads)
   if (threadIdx.x == 0) parts[row * gridDim.x + blockIdx.x] = {first, any_nan};
 }
 
+// By whole warps, each for itself.
 __device__ __forceinline__ RowState state_of(const ScanPart* parts, int part_count, const DeviceDraw& draw) {
   unsigned long long first = kWholeRow;
-  int nan = 0;
-  for (int p = 0; p < part_count; ++p) {
+  bool nan = false;
+  for (int p = threadIdx.x % 32; p < part_count; p += 32) {
     first = min(first, parts[p].first);
-    nan |= parts[p].nan;
+    nan |= parts[p].nan != 0;
   }
+#pragma unroll
+  for (int step = 16; step >= 1; step /= 2) first = min(first, __shfl_xor_sync(kWholeWarp, first, step));
+  nan = __any_sync(kWholeWarp, nan);
   RowState state;
   state.max = logit_of_key(first);
   state.first = static_cast<int32_t>(numerics::token_of_key(first));
@@ -193,6 +197,16 @@ struct Memory {
   }
 };
 
+constexpr int kFewDraws = 16;
+
+template <bool kVector, bool kFew>
+void launch_race(cudaStream_t stream, const float* logits, int count, int vocab, const DeviceDraw* draws,
+                 const Memory& m) {
+  using Cut = RaceCut<kFew>;
+  launch(sum_and_race_kernel<kVector, kFew>, dim3(kLanes / Cut::kPartLanes, count), Cut::kBlockThreads, 0, stream,
+         logits, vocab, draws, m.states, m.sums);
+}
+
 template <bool kVector>
 void draw(cudaStream_t stream, const float* logits, int count, int vocab, const DeviceDraw* draws, DeviceDrawn* drawn,
           const Memory& m) {
@@ -202,8 +216,11 @@ void draw(cudaStream_t stream, const float* logits, int count, int vocab, const 
   launch(weigh_kernel<kVector>, by_parts, kScanThreads, 0, stream, logits, vocab, m.parts, draws, m.totals);
   launch(select_kernel, count, kSelectThreads, 0, stream, logits, vocab, part_count, m.parts, m.maxima, m.totals, draws,
          m.states, drawn);
-  launch(sum_and_race_kernel<kVector>, dim3(kLanes / kPartLanes, count), kRaceThreads, 0, stream, logits, vocab, draws,
-         m.states, m.sums);
+  if (count <= kFewDraws) {
+    launch_race<kVector, true>(stream, logits, count, vocab, draws, m);
+  } else {
+    launch_race<kVector, false>(stream, logits, count, vocab, draws, m);
+  }
   launch(outcome_kernel, count, kLanes, 0, stream, logits, vocab, draws, m.states, m.sums, drawn);
 }
 
