@@ -5,6 +5,8 @@
 #include "bits/linear/harness.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/linear/stream.h"
+#include "numerics/layer.h"
+#include "numerics/operand.h"
 
 namespace eadem::kernels::testing {
 namespace {
@@ -59,6 +61,54 @@ class OnDevice {
   DeviceArray<float> bias_, y_;
   DeviceArray<std::byte> scratch_;
 };
+
+// The operands of SwiGLU of the first `rows` rows of a layer of gates and ups, in rows of n / 2 + kPast; kUntouched
+// where nothing is written. plan: null for the device's own. kernels: what was launched.
+constexpr uint16_t kUntouched = 0xbeef;
+
+std::vector<uint16_t> run_gated(const Layer& layer, int rows, const LinearPlan* plan,
+                                std::vector<test::Launched>* kernels = nullptr) {
+  const LinearShape& s = layer.shape;
+  const DeviceFacts facts = test::device_facts();
+  const int64_t stride = s.n / 2 + kPast;
+  KernelSet set{};
+  set.linear_bytes = cuda::linear_bytes, set.pack_operands = cuda::pack_operands;
+  const DeviceArray<std::byte> weights(pack(set, layer));
+  const DeviceArray<uint16_t> x(layer.x);
+  const DeviceArray<uint16_t> y(std::vector<uint16_t>(static_cast<size_t>(layer.rows * stride), kUntouched));
+  const DeviceArray<uint8_t> bad(static_cast<size_t>(layer.rows));
+  LinearCall call;
+  call.shape = &s, call.weights = weights.data();
+  call.x.operands = x.data();
+  const SwigluCall swiglu{y.data(), stride, reinterpret_cast<bool*>(bad.data())};
+  const auto run = [&](cudaStream_t stream) {
+    if (plan == nullptr) {
+      cuda::linear_swiglu(stream, facts, call, swiglu, rows);
+    } else {
+      cuda::linear_stream_gated(stream, *plan, call, swiglu, rows, facts.processors);
+    }
+  };
+  run(nullptr);
+  test::finish_kernels();
+  if (kernels != nullptr) *kernels = test::launched_by(run);
+  EXPECT_EQ(bad.host(), std::vector<uint8_t>(static_cast<size_t>(layer.rows)));
+  return y.host();
+}
+
+// The same of a CPU set's sums; swapped: with the halves of the layer exchanged.
+std::vector<uint16_t> expect_gated(const Layer& layer, const std::vector<float>& sums, int rows, bool swapped = false) {
+  const int half = layer.shape.n / 2, stride = half + kPast;
+  std::vector<uint16_t> y(static_cast<size_t>(layer.rows * stride), kUntouched);
+  for (int row = 0; row < rows; ++row) {
+    const float* gates = &sums[static_cast<size_t>(row) * static_cast<size_t>(layer.shape.n + kPast)];
+    const float* ups = gates + half;
+    if (swapped) std::swap(gates, ups);
+    for (int i = 0; i < half; ++i) {
+      y[static_cast<size_t>(row * stride + i)] = numerics::bf16_operand(numerics::swiglu(gates[i], ups[i]));
+    }
+  }
+  return y;
+}
 
 std::string describe_plan(const LinearPlan& p) {
   return " plan rows=" + std::to_string(p.rows) + " warpgroups=" + std::to_string(p.warpgroups) +
@@ -154,6 +204,45 @@ TEST_P(CudaLinear, OtherTreesDiffer) {
   const std::vector<float> expected = evaluate(best_kernel_set(), layer, nullptr);
   layer.shape.shards = 4;
   EXPECT_GT(differing(OnDevice(layer).run(layer.rows, nullptr), expected), 0u);
+}
+
+// SwiGLU inside a layer of gates and ups: every number of rows of a block, items that cross a border of tiles, a last
+// item that is not whole, and several items a CTA.
+TEST(CudaGated, EveryNumberOfRows) {
+  Draw draw(13);
+  const struct {
+    int n, k, step;
+  } shapes[] = {{256, 352, 1}, {1280, 1024, 7}, {512, 4096, 21}, {24576, 96, 31}};
+  for (const auto& shape : shapes) {
+    const Layer layer =
+        random_layer(make_shape(Numerics::kMma16, shape.n, shape.k, 1, 128, false), 64, kNarrow, false, false, draw);
+    const std::vector<float> sums = evaluate(best_kernel_set(), layer, nullptr);
+    ASSERT_TRUE(cuda::fuses_swiglu(test::device_facts(), layer.shape, 64));
+    for (int rows = 1; rows <= 64; rows += shape.step) {
+      std::vector<test::Launched> kernels;
+      ASSERT_EQ(run_gated(layer, rows, nullptr, &kernels), expect_gated(layer, sums, rows))
+          << shape.n << " rows " << rows;
+      ASSERT_EQ(kernels.size(), 1u);
+      const LinearPlan plan = cuda::plan_gated(layer.shape, rows, test::device_facts().processors);
+      EXPECT_EQ(kernels[0].threads, static_cast<unsigned>(plan.warpgroups == 0 ? plan.outputs * 2 + 32 : 288));
+    }
+    // The control: gates are told from ups.
+    EXPECT_NE(run_gated(layer, 5, nullptr), expect_gated(layer, sums, 5, true));
+  }
+}
+
+TEST(CudaGated, EveryPlan) {
+  Draw draw(14);
+  const Layer layer =
+      random_layer(make_shape(Numerics::kMma16, 768, 416, 1, 128, false), 37, kWide, false, false, draw);
+  const std::vector<uint16_t> expected = expect_gated(layer, evaluate(best_kernel_set(), layer, nullptr), 37);
+  int plans = 0;
+  for (LinearPlan plan : cuda::legal_linear_plans(layer.shape)) {
+    if (plan.split != 1 || (plan.warpgroups == 0 ? plan.outputs % 32 != 0 : plan.warpgroups != 2)) continue;
+    ASSERT_EQ(run_gated(layer, 37, &plan), expected) << describe_plan(plan);
+    ++plans;
+  }
+  EXPECT_GT(plans, 40);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllNumerics, CudaLinear, ::testing::ValuesIn(numerics::kAllNumerics),

@@ -35,12 +35,14 @@ void linear(cudaStream_t stream, const DeviceFacts& facts, const LinearCall& cal
 }
 
 bool fuses_swiglu(const DeviceFacts& facts, const LinearShape& shape, int rows) {
-  return rows > kStreamRows && linear_wgmma_gates(shape, rows, facts.processors);
+  return rows > kStreamRows ? linear_wgmma_gates(shape, rows, facts.processors) : linear_stream_gates(shape);
 }
 
 void linear_swiglu(cudaStream_t stream, const DeviceFacts& facts, const LinearCall& call, const SwigluCall& swiglu,
                    int rows) {
-  linear_wgmma_gated(stream, call, swiglu, rows, facts.processors);
+  if (rows > kStreamRows) return linear_wgmma_gated(stream, call, swiglu, rows, facts.processors);
+  const LinearPlan plan = plan_gated(*call.shape, rows, facts.processors);
+  linear_stream_gated(stream, plan, call, swiglu, rows, facts.processors);
 }
 
 }  // namespace eadem::kernels::cuda

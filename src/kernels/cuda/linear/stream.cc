@@ -54,7 +54,9 @@ void lay_out_ring(const LinearPlan& plan, StreamArgs& a) {
   a.stage_bytes = static_cast<int>(numerics::round_up(a.x_side_offset + a.x_side_bytes, kAlign));
   // A last warpgroup of few outputs reads 64 rows of weights all the same: they must lie inside the memory.
   const int last_read = plan.warpgroups == 0 ? 0 : ((plan.warpgroups - 1) * plan.outputs + 64) * kTileRowBytes;
-  a.spare_bytes = std::max(exchange_bytes(s, plan), last_read - a.stage_bytes);
+  // Half of a pair's sums go through memory.
+  const int exchange = a.gated ? plan.rows / 2 * threads_of(s, plan) / 2 * 4 : exchange_bytes(s, plan);
+  a.spare_bytes = std::max(exchange, last_read - a.stage_bytes);
   a.stages = std::min((cta_bytes(plan) - kAlign - a.spare_bytes) / a.stage_bytes, kMaxStages);
   // Lanes wait for each other's stages, which fma32's warps free in any order.
   const bool alone = s.numerics == Numerics::kFma32 || a.stages < 4;
@@ -62,10 +64,15 @@ void lay_out_ring(const LinearPlan& plan, StreamArgs& a) {
   a.exchange_offset = a.stages * a.stage_bytes;
 }
 
-StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, const QuantisedRows& quantised) {
+StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, const QuantisedRows& quantised,
+                     const SwigluCall* swiglu = nullptr) {
   const LinearShape& s = *call.shape;
   StreamArgs a;
   a.shape = s;
+  if (swiglu != nullptr) {
+    a.gated = true;
+    a.operands = swiglu->y, a.operands_stride = swiglu->y_stride, a.bad = swiglu->bad;
+  }
   const bool int8 = s.numerics == Numerics::kInt8;
   a.x = map_rows(s, int8 ? static_cast<const void*>(quantised.q) : call.x.operands, rows, plan.rows);
   a.weights = call.weights;
@@ -95,6 +102,17 @@ const void* kernel_of(const LinearPlan& plan, const LinearShape& s) {
   }
 }
 
+void launch_stream(cudaStream_t stream, const LinearPlan& plan, StreamArgs args, const void* kernel, int processors) {
+  EADEM_CHECK(args.stages >= 1);
+  const int bytes = kAlign + args.exchange_offset + args.spare_bytes;
+  EADEM_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess);
+  const int clusters = std::min(args.items, std::max(1, processors * plan.residents / plan.split));
+  const LaunchConfig config(dim3(static_cast<unsigned>(clusters * plan.split)), threads_of(args.shape, plan) + 32,
+                            static_cast<size_t>(bytes), stream, plan.split);
+  void* parameters[] = {&args};
+  EADEM_CHECK(cudaLaunchKernelExC(config.get(), kernel, parameters) == cudaSuccess);
+}
+
 }  // namespace
 
 int linear_stages(const LinearShape& shape, const LinearPlan& plan) {
@@ -117,16 +135,29 @@ QuantisedRows quantised_rows(const LinearShape& shape, int rows, void* scratch) 
 
 void linear_stream(cudaStream_t stream, const LinearPlan& plan, const LinearCall& call, int rows, int processors,
                    const QuantisedRows& quantised) {
-  StreamArgs args = make_args(plan, call, rows, quantised);
-  EADEM_CHECK(args.stages >= 1);
-  const void* kernel = kernel_of(plan, args.shape);
-  const int bytes = kAlign + args.exchange_offset + args.spare_bytes;
-  EADEM_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess);
-  const int clusters = std::min(args.items, std::max(1, processors * plan.residents / plan.split));
-  const LaunchConfig config(dim3(static_cast<unsigned>(clusters * plan.split)), threads_of(args.shape, plan) + 32,
-                            static_cast<size_t>(bytes), stream, plan.split);
-  void* parameters[] = {&args};
-  EADEM_CHECK(cudaLaunchKernelExC(config.get(), kernel, parameters) == cudaSuccess);
+  launch_stream(stream, plan, make_args(plan, call, rows, quantised), kernel_of(plan, *call.shape), processors);
+}
+
+bool linear_stream_gates(const LinearShape& shape) {
+  return shape.numerics == Numerics::kMma16 && shape.shards == 1 && shape.n % (2 * kTileRows) == 0;
+}
+
+LinearPlan plan_gated(const LinearShape& shape, int rows, int processors) {
+  LinearPlan plan = plan_linear(shape, rows, processors);
+  if (plan.warpgroups == 0) {
+    plan.outputs = static_cast<int>(numerics::round_up(plan.outputs, 32));
+  } else {
+    plan.outputs = static_cast<int>(numerics::round_up(plan.item_outputs() / 2, 8)), plan.warpgroups = 2;
+  }
+  return plan;
+}
+
+void linear_stream_gated(cudaStream_t stream, const LinearPlan& plan, const LinearCall& call, const SwigluCall& swiglu,
+                         int rows, int processors) {
+  EADEM_CHECK(linear_stream_gates(*call.shape) && call.bias == nullptr && plan.split == 1);
+  EADEM_CHECK(plan.warpgroups == 0 ? plan.outputs % 32 == 0 : plan.warpgroups == 2);
+  const void* kernel = mma16_gated_kernel(plan.rows, plan.warpgroups == 0);
+  launch_stream(stream, plan, make_args(plan, call, rows, {}, &swiglu), kernel, processors);
 }
 
 }  // namespace eadem::kernels::cuda

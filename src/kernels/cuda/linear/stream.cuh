@@ -34,22 +34,25 @@ struct Ring {
   }
 };
 
-// Outputs and rows of one CTA. n_end: of the outputs that lie in tiles.
+// Outputs and rows of one CTA. n_end: of the outputs that lie in tiles. Gated layers: the gates.
 struct Item {
   int n, n_end, row;
 };
 
 EADEM_DEVICE Item item_at(const StreamArgs& a, int index) {
-  const int n = index / a.row_blocks * a.item_outputs;
-  return {n, min(n + a.item_outputs, row_tiles(a.shape) * kTileRows), index % a.row_blocks * a.block_rows};
+  const int outputs = a.gated ? a.item_outputs / 2 : a.item_outputs;
+  const int end = a.gated ? a.shape.n / 2 : row_tiles(a.shape) * kTileRows, n = index / a.row_blocks * outputs;
+  return {n, min(n + outputs, end), index % a.row_blocks * a.block_rows};
 }
 
 // ---- The producer ---------------------------------------------------------------------------------------------------
 
-// Where an item's weights lie: outputs up to the end of a row of tiles, then those in the next.
+// Where an item's weights lie: outputs up to the end of a row of tiles, then those in the next. The ups of a gated
+// layer, whose halves are whole rows of tiles, lie as its gates do, to_ups bytes on.
 struct Source {
-  const std::byte *first, *second;                // in the tiles of k's first
-  const std::byte *first_side, *second_side;      // int8: their entries
+  const std::byte *first, *second;            // in the tiles of k's first
+  const std::byte *first_side, *second_side;  // int8: their entries
+  size_t to_ups;
   uint32_t first_rows, second_rows, stage_total;  // the last: bytes that a stage gets
 };
 
@@ -63,21 +66,31 @@ EADEM_DEVICE Source source_of(const StreamArgs& a, const Item& item) {
   source.second = tiles + static_cast<size_t>(a.k_tiles) * kTileBytes;
   source.first_side = sides + row * a.entry_bytes;
   source.second_side = sides + static_cast<size_t>(a.k_tiles) * static_cast<size_t>(kTileRows * a.entry_bytes);
+  source.to_ups = a.gated ? tile_offset(a.shape, a.shape.n / 2 / kTileRows, 0) : 0;
   source.first_rows = static_cast<uint32_t>(first_rows);
   source.second_rows = static_cast<uint32_t>(outputs - first_rows);
-  source.stage_total =
-      static_cast<uint32_t>(outputs * (kTileRowBytes + a.entry_bytes) + a.block_rows * kTileRowBytes + a.x_side_bytes);
+  source.stage_total = static_cast<uint32_t>((a.gated ? 2 : 1) * outputs * (kTileRowBytes + a.entry_bytes) +
+                                             a.block_rows * kTileRowBytes + a.x_side_bytes);
   return source;
+}
+
+// Asks for an item's rows of tiles that lie `offset` bytes behind the source.
+EADEM_DEVICE void load_tile_rows(const Source& source, uint32_t at, uint32_t barrier, size_t offset) {
+  const uint32_t first_bytes = source.first_rows * kTileRowBytes;
+  bulk_load(at, source.first + offset, first_bytes, barrier);
+  if (source.second_rows > 0) {
+    bulk_load(at + first_bytes, source.second + offset, source.second_rows * kTileRowBytes, barrier);
+  }
 }
 
 // Asks for the weights of one stage, and says how many bytes the whole stage will get.
 EADEM_DEVICE void load_weights(const StreamArgs& a, const Source& source, uint32_t at, uint32_t barrier, int tile) {
   barrier_expect(barrier, source.stage_total);
   const size_t offset = static_cast<size_t>(tile) * kTileBytes;
-  const uint32_t first_bytes = source.first_rows * kTileRowBytes;
-  bulk_load(at, source.first + offset, first_bytes, barrier);
-  if (source.second_rows > 0) {
-    bulk_load(at + first_bytes, source.second + offset, source.second_rows * kTileRowBytes, barrier);
+  load_tile_rows(source, at, barrier, offset);
+  if (a.gated) {
+    const auto ups = static_cast<uint32_t>(a.item_outputs / 2 * kTileRowBytes);
+    load_tile_rows(source, at + ups, barrier, offset + source.to_ups);
   }
   if (a.entry_bytes > 0) {
     const auto entry = static_cast<uint32_t>(a.entry_bytes);

@@ -32,6 +32,13 @@ int linear_stages(const LinearShape& shape, const LinearPlan& plan);
 void linear_stream(cudaStream_t stream, const LinearPlan& plan, const LinearCall& call, int rows, int processors,
                    const QuantisedRows& quantised);
 
+// The operands of SwiGLU of a layer of n / 2 gates and then n / 2 ups, without bias, under mma16, for up to 64 rows;
+// whether it can be; and the plan, whose item has as many gates as ups.
+bool linear_stream_gates(const LinearShape& shape);
+LinearPlan plan_gated(const LinearShape& shape, int rows, int processors);
+void linear_stream_gated(cudaStream_t stream, const LinearPlan& plan, const LinearCall& call, const SwigluCall& swiglu,
+                         int rows, int processors);
+
 // Levels of the shard tree that a CTA can add by itself: registers for pending sums run out.
 constexpr int tree_levels(int block_rows) { return block_rows == 64 ? 1 : 3; }
 inline constexpr int kFma32Warps = 8;  // that compute; the ring must hold a tile for each
@@ -40,6 +47,7 @@ inline constexpr int kMaxThreads = 2 * 128 + 32;
 // The kernels, by rows of a block. tree: more than one shard.
 const void* mma16_warps_kernel(int block_rows, bool tree);
 const void* mma16_warpgroups_kernel(int block_rows, bool tree);
+const void* mma16_gated_kernel(int block_rows, bool warps);
 const void* int8_warps_kernel(int group, int block_rows, bool tree);
 const void* int8_warpgroups_kernel(int group, int block_rows, bool tree);
 const void* fma32_kernel(int block_rows, int outputs);

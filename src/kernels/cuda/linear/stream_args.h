@@ -37,6 +37,11 @@ struct StreamArgs {
   int exchange_offset = 0;  // behind the ring: where partial sums are exchanged
   int spare_bytes = 0;      // there
   bool add_to_y = false;
+  // A layer of n / 2 gates and then n / 2 ups: half of an item's outputs are gates, the others their ups.
+  bool gated = false;
+  uint16_t* operands = nullptr;  // instead of y
+  int64_t operands_stride = 0;
+  bool* bad = nullptr;
 };
 
 }  // namespace eadem::kernels::cuda
