@@ -1,11 +1,12 @@
 // The kernels for many rows on a CUDA device, beside their peers in the same process: linear layers in the shapes of
 // Qwen3-8B beside cuBLAS (opened at run time), and attention, whose peer is bench/peers/torch_attention.py.
 //
-//   bench_cuda_prefill linear|attention OUT.json [--reps N] [--rest MICROSECONDS] [--all] [--rows M]
+//   bench_cuda_prefill linear|attention OUT.json [--reps N] [--rest MICROSECONDS] [--all] [--rows M] [--layers A,B]
 //
 // Numbers are normal-like, weights and activations of each cell lie in several copies that take turns and together are
 // larger than the L2 cache; batches of the variants alternate; a time is the median. --rest idles before each batch, so
-// that the card is not at its power limit. --all also times every tile that the plan passed over.
+// that the card is not at its power limit. --all also times every tile that the plan passed over. --layers: of qkv, o,
+// gate_up, down, lm_head, those to time.
 #include <cuda_runtime.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -58,7 +60,7 @@ uint16_t* operands(size_t count, uint64_t seed, float scale) {
 }
 
 struct Options {
-  std::string what, out;
+  std::string what, out, layers;
   int reps = 9, rest = 0, rows = 0;
   bool all = false;
 };
@@ -181,7 +183,7 @@ void bench_layer(const Layer& layer, const Options& o, Cublas& cublas, FILE* out
   d.shape = {numerics::Numerics::kMma16, layer.n, layer.k, layer.k, layer.shards};
   d.w_count = static_cast<size_t>(layer.n) * layer.k;
   d.copies = d.w_count > (size_t{300} << 20) ? 1 : d.w_count > (size_t{50} << 20) ? 2 : 4;
-  const int most = layer.n > 100000 ? 1024 : 4096;
+  const int most = layer.n > 100000 ? 1024 : 8192;
   d.x_count = static_cast<size_t>(most) * layer.k;
   d.y_count = static_cast<size_t>(most) * static_cast<size_t>(layer.n + 2);
   const size_t copies = static_cast<size_t>(d.copies);
@@ -190,7 +192,7 @@ void bench_layer(const Layer& layer, const Options& o, Cublas& cublas, FILE* out
   ok(cudaMalloc(&d.y, d.y_count * copies * sizeof(float)));
   ok(cudaMemset(d.y, 0, d.y_count * copies * sizeof(float)));
   const bool tree = layer.shards > 1;
-  for (int m : {65, 128, 192, 256, 384, 512, 1024, 2048, 4096}) {
+  for (int m : {65, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192}) {
     const bool asked = m == 128 || m == 256 || m >= 512 || o.all;
     if (m > most || (o.rows != 0 ? o.rows != m : !asked)) continue;
     std::vector<Variant> variants;
@@ -213,11 +215,19 @@ void bench_layer(const Layer& layer, const Options& o, Cublas& cublas, FILE* out
   for (void* p : {static_cast<void*>(d.w), static_cast<void*>(d.x), static_cast<void*>(d.y)}) ok(cudaFree(p));
 }
 
+// Whether a list separated by commas names the layer; an empty one names all.
+bool is_asked(const std::string& layers, const std::string& name) {
+  std::istringstream list(layers);
+  bool found = layers.empty();
+  for (std::string one; std::getline(list, one, ',');) found |= one == name;
+  return found;
+}
+
 void bench_linear(const Options& o, FILE* out, int processors) {
   Cublas cublas;
   for (const Layer& layer : {Layer{"qkv", 6144, 4096, 1}, Layer{"o", 4096, 4096, 8}, Layer{"gate_up", 24576, 4096, 1},
                              Layer{"down", 4096, 12288, 8}, Layer{"lm_head", 151936, 4096, 1}}) {
-    bench_layer(layer, o, cublas, out, processors);
+    if (is_asked(o.layers, layer.name)) bench_layer(layer, o, cublas, out, processors);
   }
 }
 
@@ -295,6 +305,8 @@ int main(int argc, char** argv) {
       o.rest = std::atoi(argv[++i]);
     else if (a == "--rows" && i + 1 < argc)
       o.rows = std::atoi(argv[++i]);
+    else if (a == "--layers" && i + 1 < argc)
+      o.layers = argv[++i];
     else if (o.what.empty())
       o.what = a;
     else
@@ -302,8 +314,10 @@ int main(int argc, char** argv) {
   }
   FILE* out = o.out.empty() ? nullptr : std::fopen(o.out.c_str(), "w");
   if (out == nullptr || (o.what != "linear" && o.what != "attention")) {
-    std::fprintf(stderr, "usage: %s linear|attention OUT.json [--reps N] [--rest MICROSECONDS] [--all] [--rows M]\n",
-                 argv[0]);
+    std::fprintf(
+        stderr,
+        "usage: %s linear|attention OUT.json [--reps N] [--rest MICROSECONDS] [--all] [--rows M] [--layers A,B]\n",
+        argv[0]);
     return 2;
   }
   int processors = 0;

@@ -1,9 +1,12 @@
 // Linear layers by wgmma against the tree of mma16 as numerics/ writes it, evaluated on the device one output a thread.
 #include <algorithm>
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include "bits/cuda/device_numbers.cuh"
 #include "kernels/cuda/linear/layout.h"
+#include "kernels/cuda/linear/swiglu.cuh"
 #include "kernels/cuda/linear/wgmma.h"
 #include "numerics/layer.h"
 #include "numerics/mma16.h"
@@ -62,6 +65,28 @@ __global__ void expect_gated(const float* sums, int outputs, int stride, uint16_
   y[static_cast<size_t>(row) * stride + column] = numerics::bf16_operand(x);
 }
 
+// For every gate: SwiGLU's operand without branches beside the definition, where its condition holds. counts: held,
+// were wrong there, were wrong where it does not hold.
+__global__ void plain_gates(int round, unsigned long long* counts) {
+  unsigned long long held = 0, wrong = 0, wrong_beyond = 0;
+  const uint64_t threads = uint64_t{gridDim.x} * blockDim.x;
+  for (uint64_t i = blockIdx.x * uint64_t{blockDim.x} + threadIdx.x; i < uint64_t{1} << 32; i += threads) {
+    const float gate = numerics::float_of(static_cast<uint32_t>(i));
+    // Any bits; or a number of moderate size, so that the operand is seldom a limit.
+    const uint32_t random = test::hash_of(i + (static_cast<uint64_t>(round) << 32));
+    const float up =
+        round % 2 == 0 ? numerics::float_of(random) : numerics::float_of((random & 0x8fffffffu) | 0x38000000u);
+    const uint16_t expected = numerics::bf16_operand(numerics::swiglu(gate, up));
+    const uint16_t upper = numerics::bf16_operand(numerics::swiglu(1.5f, up));
+    const float first = kernels::cuda::plain_swiglu(gate, up), second = kernels::cuda::plain_swiglu(1.5f, up);
+    const uint32_t pair = kernels::cuda::operand_pair(first, second);
+    const bool holds = kernels::cuda::is_plain(gate, up),
+               equal = pair == (expected | static_cast<uint32_t>(upper) << 16);
+    held += holds, wrong += holds && !equal, wrong_beyond += !holds && !equal;
+  }
+  atomicAdd(counts, held), atomicAdd(counts + 1, wrong), atomicAdd(counts + 2, wrong_beyond);
+}
+
 struct Case {
   int n, k, shards, rows;
   bool bias, add;
@@ -70,7 +95,7 @@ struct Case {
 
 class Layer {
  public:
-  explicit Layer(const Case& c)
+  explicit Layer(const Case& c, float weight_scale = 1.0f)
       : case_(c),
         shape_{numerics::Numerics::kMma16, c.n, c.k, c.k, c.shards},
         stride_(c.n + c.pad),
@@ -83,7 +108,7 @@ class Layer {
         y_(before_.size()),
         expected_(before_.size()) {
     test::fill_operands<<<512, 256>>>(x_.data(), x_.size(), 1, 1.0f);
-    test::fill_operands<<<512, 256>>>(w_.data(), w_.size(), 2, 1.0f);
+    test::fill_operands<<<512, 256>>>(w_.data(), w_.size(), 2, weight_scale);
     test::fill_floats<<<512, 256>>>(bias_.data(), bias_.size(), 3, 4.0f);
     test::fill_floats<<<512, 256>>>(before_.data(), before_.size(), 4, 16.0f);
     const unsigned n = static_cast<unsigned>(c.n), k = static_cast<unsigned>(c.k);
@@ -96,6 +121,11 @@ class Layer {
     reference<<<dim3(static_cast<unsigned>(case_.n + 63) / 64, static_cast<unsigned>(case_.rows)), 64>>>(
         x_.data(), w_.data(), case_.bias ? bias_.data() : nullptr, case_.rows, case_.n, case_.k, shards, sums_.data());
     test::cuda_ok(cudaDeviceSynchronize());
+  }
+
+  int64_t sums_above(float limit) const {
+    const std::vector<float> sums = sums_.host();
+    return std::count_if(sums.begin(), sums.end(), [&](float sum) { return std::abs(sum) > limit; });
   }
 
   // The same of SwiGLU's operands: of gates and ups that the layer's sums give.
@@ -117,7 +147,7 @@ class Layer {
     return test::differing_words(y.data(), expected.data(), y.bytes());
   }
   // Words of y that are not what they must be after the first `rows` rows were evaluated.
-  unsigned long long wrong(int rows, const WgmmaPlan* plan = nullptr) {
+  unsigned long long wrong(int rows, const WgmmaPlan* plan = nullptr, int processors = 132) {
     test::cuda_ok(cudaMemcpy(y_.data(), before_.data(), y_.bytes(), cudaMemcpyDeviceToDevice));
     expect<<<512, 256>>>(before_.data(), sums_.data(), rows, case_.n, stride_, case_.add, y_.size(), expected_.data());
     LinearCall call;
@@ -130,9 +160,9 @@ class Layer {
     call.add_to_y = case_.add;
     EXPECT_TRUE(kernels::cuda::linear_wgmma_serves(call));
     if (plan != nullptr) {
-      kernels::cuda::linear_wgmma(nullptr, call, rows, 132, *plan);
+      kernels::cuda::linear_wgmma(nullptr, call, rows, processors, *plan);
     } else {
-      kernels::cuda::linear_wgmma(nullptr, call, rows, 132);
+      kernels::cuda::linear_wgmma(nullptr, call, rows, processors);
     }
     test::cuda_ok(cudaDeviceSynchronize());
     return test::differing_words(y_.data(), expected_.data(), y_.bytes());
@@ -149,7 +179,8 @@ class Layer {
 
 std::string name(const Case& c, int rows, const WgmmaPlan& p) {
   return "n " + std::to_string(c.n) + " k " + std::to_string(c.k) + " shards " + std::to_string(c.shards) + " rows " +
-         std::to_string(rows) + " columns " + std::to_string(p.columns) + (p.split ? " split" : "");
+         std::to_string(rows) + " tile " + std::to_string(p.rows) + " x " + std::to_string(p.columns) +
+         (p.split ? " split" : "");
 }
 
 TEST(WgmmaLinear, EveryNumberOfRows) {
@@ -163,20 +194,39 @@ TEST(WgmmaLinear, EveryNumberOfRows) {
   }
 }
 
+// Every tile that such a layer can have.
+std::vector<WgmmaPlan> tiles(int shards) {
+  if (shards > 1) return {{128, false}, {64, true}, {128, true}, {64, true, 64}};
+  std::vector<WgmmaPlan> all;
+  for (int columns : {48, 64, 96, 128, 192, 256}) {
+    all.push_back({columns, false});
+    if (columns < 256) all.push_back({columns, false, 64});
+  }
+  return all;
+}
+
 TEST(WgmmaLinear, EveryTile) {
   for (const Case& c : {Case{1000, 416, 1, 700, false, false, 0}, Case{2050, 320, 1, 700, true, true, 0},
                         Case{1026, 256, 1, 700, false, false, 2}, Case{1000, 1280, 8, 700, false, true, 0},
                         Case{642, 4096, 8, 700, true, false, 2}, Case{512, 288, 1, 700, false, false, 0}}) {
     Layer layer(c);
-    for (int rows : {65, 128, 129, 256, 257, 512, 640, 700}) {
-      for (int columns : {48, 64, 96, 128, 192, 256}) {
-        for (bool split : {false, true}) {
-          const WgmmaPlan plan{columns, split};
-          const bool chain = c.shards == 1 && !plan.split;
-          const bool tree = c.shards == 8 && (columns == 128 || (columns == 64 && plan.split));
-          if (chain || tree) ASSERT_EQ(layer.wrong(rows, &plan), 0u) << name(c, rows, plan);
-        }
-      }
+    for (int rows : {1, 33, 64, 65, 128, 129, 256, 257, 512, 640, 700}) {
+      for (const WgmmaPlan& plan : tiles(c.shards)) ASSERT_EQ(layer.wrong(rows, &plan), 0u) << name(c, rows, plan);
+    }
+  }
+}
+
+// Layers of a decoding step of Qwen3-8B, and what evaluates them.
+TEST(WgmmaLinear, FewRowsOfLargeLayers) {
+  for (const Case& c : {Case{6144, 4096, 1, 64, false, false, 0}, Case{4096, 4096, 8, 64, false, true, 0},
+                        Case{4096, 12288, 8, 64, true, true, 0}}) {
+    Layer layer(c);
+    for (int rows : {1, 33, 48, 63, 64}) {
+      const WgmmaPlan plan = kernels::cuda::plan_wgmma(c.n, rows, c.shards, 132);
+      EXPECT_EQ(plan.rows, 64);
+      EXPECT_EQ(plan.split, c.shards == 8);
+      EXPECT_TRUE(kernels::cuda::linear_wgmma_suits({numerics::Numerics::kMma16, c.n, c.k, c.k, c.shards}, rows, 132));
+      for (int again = 0; again < 3; ++again) ASSERT_EQ(layer.wrong(rows), 0u) << name(c, rows, plan);
     }
   }
 }
@@ -186,6 +236,20 @@ TEST(WgmmaLinear, ManyTilesABlock) {
     Layer layer(c);
     for (int rows : {1024, 2048, 2100}) {
       ASSERT_EQ(layer.wrong(rows), 0u) << name(c, rows, kernels::cuda::plan_wgmma(c.n, rows, c.shards, 132));
+    }
+  }
+}
+
+// Trees of many tiles a block: with residual and without, by boxes and without, shards of one k block and of several.
+TEST(WgmmaLinear, FewProcessors) {
+  for (const Case& c : {Case{640, 512, 8, 300, false, true, 0}, Case{640, 2048, 8, 300, true, false, 0},
+                        Case{642, 1536, 8, 300, true, true, 0}, Case{640, 768, 8, 300, false, true, 2},
+                        Case{384, 640, 4, 300, true, true, 0}, Case{384, 576, 2, 300, false, true, 0},
+                        Case{384, 512, 4, 300, false, false, 2}, Case{384, 128, 2, 300, true, false, 0}}) {
+    Layer layer(c);
+    const WgmmaPlan plan{128, false};
+    for (int processors : {1, 2, 4, 7}) {
+      for (int rows : {64, 129, 300}) ASSERT_EQ(layer.wrong(rows, &plan, processors), 0u) << name(c, rows, plan);
     }
   }
 }
@@ -200,6 +264,31 @@ TEST(WgmmaLinear, GatesAndUps) {
   }
   Layer many(Case{6144, 256, 1, 2100, false, false, 0});  // tiles a block
   ASSERT_EQ(many.wrong_gated(2100), 0u);
+}
+
+TEST(WgmmaLinear, PlainSwiglu) {
+  for (int round = 0; round < 4; ++round) {
+    const DeviceArray<unsigned long long> counts(3);
+    plain_gates<<<132 * 8, 256>>>(round, counts.data());
+    const auto host = counts.host();
+    EXPECT_GT(host[0], uint64_t{1} << 30);
+    EXPECT_EQ(host[1], 0u);
+    EXPECT_GT(host[2], 1000u) << "the condition is needed";
+  }
+}
+
+// Gates that SwiGLU without branches takes, none, a few, or nearly all.
+TEST(WgmmaLinear, GatesOfAnySize) {
+  const auto large = [](float weight_scale) {
+    Layer layer(Case{512, 1024, 1, 300, false, false, 0}, weight_scale);
+    EXPECT_EQ(layer.wrong_gated(300), 0u) << weight_scale;
+    return layer.sums_above(80.0f);
+  };
+  EXPECT_EQ(large(0.02f), 0);
+  const int64_t some = large(0.06f);
+  EXPECT_GT(some, 10);
+  EXPECT_LT(some, 300 * 512 / 16);
+  EXPECT_GT(large(1.0f), 300 * 512 / 2);
 }
 
 // Gates and ups of another tree are not equal. Rounding to operands hides most of the bits that move.

@@ -28,7 +28,7 @@ void linear_planned(cudaStream_t stream, const LinearPlan& plan, const LinearCal
 }
 
 void linear(cudaStream_t stream, const DeviceFacts& facts, const LinearCall& call, int rows, void* scratch) {
-  if (rows > kStreamRows && linear_wgmma_serves(call)) {
+  if (linear_wgmma_serves(call) && linear_wgmma_suits(*call.shape, rows, facts.processors)) {
     return linear_wgmma(stream, call, rows, facts.processors);
   }
   linear_planned(stream, plan_linear(*call.shape, rows, facts.processors), call, rows, facts.processors, scratch);

@@ -25,10 +25,17 @@ void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int pro
   linear_wgmma(stream, call, rows, processors, plan_wgmma(s.n, rows, s.shards, processors));
 }
 
+bool linear_wgmma_suits(const LinearShape& s, int rows, int processors) {
+  if (rows > 64) return true;
+  const WgmmaPlan plan = plan_wgmma(s.n, rows, s.shards, processors);
+  const int blocks = (s.n + plan.columns - 1) / plan.columns * (plan.split ? 2 : 1);
+  return plan.rows == 64 && 5 * blocks >= processors && (rows > 16 || blocks <= processors);
+}
+
 namespace {
 
 // Of a call without its results: outputs of a tile's columns.
-WgmmaLaunch describe(const LinearCall& call, int rows, int outputs_of_tile, int outputs) {
+WgmmaLaunch describe(const LinearCall& call, int rows, int rows_of_tile, int outputs_of_tile, int outputs) {
   const LinearShape& s = *call.shape;
   WgmmaLaunch launch;
   WgmmaArgs& a = launch.args;
@@ -39,15 +46,15 @@ WgmmaLaunch describe(const LinearCall& call, int rows, int outputs_of_tile, int 
   a.k_tiles = k_tiles(s);
   a.shard_k = shard_k(s);
   a.shard_tiles = shard_tiles(s);
-  a.row_tiles = (rows + kWgmmaRows - 1) / kWgmmaRows;
+  a.row_tiles = (rows + rows_of_tile - 1) / rows_of_tile;
   a.column_tiles = (outputs + outputs_of_tile - 1) / outputs_of_tile;
   const auto x_map = [&](int height) {
     const auto k = static_cast<uint64_t>(s.k_padded), m = static_cast<uint64_t>(rows);
     return make_tensor_map(call.x.operands, TensorElement::kBf16, {k, m}, {k * sizeof(uint16_t)},
                            {kWgmmaK, static_cast<uint32_t>(height)});
   };
-  launch.x = x_map(kWgmmaRows);
-  launch.x_tail = rows % kWgmmaRows == 0 ? launch.x : x_map(rows % kWgmmaRows);
+  launch.x = x_map(rows_of_tile);
+  launch.x_tail = rows % rows_of_tile == 0 ? launch.x : x_map(rows % rows_of_tile);
   launch.y = launch.x;
   return launch;
 }
@@ -57,7 +64,7 @@ WgmmaLaunch describe(const LinearCall& call, int rows, int outputs_of_tile, int 
 void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int processors, const WgmmaPlan& plan) {
   EADEM_CHECK(linear_wgmma_serves(call) && rows > 0);
   const LinearShape& s = *call.shape;
-  WgmmaLaunch launch = describe(call, rows, plan.columns, s.n);
+  WgmmaLaunch launch = describe(call, rows, plan.rows, plan.columns, s.n);
   WgmmaArgs& a = launch.args;
   a.bias = call.bias;
   a.y = call.y;
@@ -71,8 +78,8 @@ void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int pro
         make_tensor_map(call.y, TensorElement::kFloat32, {static_cast<uint64_t>(s.n), static_cast<uint64_t>(rows)},
                         {static_cast<uint64_t>(call.y_stride) * sizeof(float)}, {kWgmmaBoxColumns, 64});
   }
-  const WgmmaKernel kernel =
-      s.shards == 1 ? wgmma_chain_kernel(plan.columns) : wgmma_tree_kernel(plan.columns, s.shards, plan.split);
+  const WgmmaKernel kernel = s.shards == 1 ? wgmma_chain_kernel(plan.rows, plan.columns)
+                                           : wgmma_tree_kernel(plan.rows, plan.columns, s.shards, plan.split);
   EADEM_CHECK(kernel != nullptr);
   kernel(stream, launch);
 }
@@ -89,7 +96,7 @@ void linear_wgmma_gated(cudaStream_t stream, const LinearCall& call, const Swigl
   EADEM_CHECK(rows > 0 && s.numerics == Numerics::kMma16 && s.shards == 1 && s.n % kWgmmaGatedColumns == 0);
   EADEM_CHECK(call.bias == nullptr && aligned(call.x.operands, 16) && aligned(call.weights, 16));
   EADEM_CHECK(aligned(swiglu.y, 16) && swiglu.y_stride % 8 == 0);
-  WgmmaLaunch launch = describe(call, rows, kWgmmaGatedColumns / 2, s.n / 2);
+  WgmmaLaunch launch = describe(call, rows, kWgmmaGatedRows, kWgmmaGatedColumns / 2, s.n / 2);
   WgmmaArgs& a = launch.args;
   a.bad = swiglu.bad;
   a.boxes = true;

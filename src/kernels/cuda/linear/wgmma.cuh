@@ -1,9 +1,9 @@
-// The mma16 tree for many rows on sm_90. A tile of 128 rows x kColumns outputs belongs to one thread block: a producer
-// thread that fills a ring of k blocks (64 wide) by the TMA unit, and two warpgroups that multiply 64 rows each. Blocks
-// stay (a persistent grid) and walk the tiles. A wgmma chain over k in steps of 16 is the chain of mma16; where the
-// layer has shards each shard is a chain from zero, and the sums of the shard tree are taken in registers in the shadow
-// of the next shard's first k block: three accumulators take turns. docs/cuda-prefill.md tells what each choice is
-// worth.
+// The mma16 tree for many rows on sm_90. A tile of 128 rows x kColumns outputs belongs to one thread block: two threads
+// that fill a ring of k blocks (64 wide) by the TMA unit, and two warpgroups that multiply 64 rows each (tiles of 64
+// rows: one). Blocks stay (a persistent grid) and walk the tiles. A wgmma chain over k in steps of 16 is the chain of
+// mma16; where the layer has shards each shard is a chain from zero, and the sums of the shard tree are taken in
+// registers in the shadow of the next shard's first k block: three accumulators take turns. docs/cuda-prefill.md tells
+// what each choice is worth.
 //
 // What ptxas punishes by serialising every wgmma (its notes C7511, C7512): a copy of an accumulator that may share its
 // registers, an accumulator read as integers, a sum that sinks below the next wgmma. Hence arrays that rotate by name,
@@ -18,21 +18,24 @@
 namespace eadem::kernels::cuda {
 
 // kShards: shards of the layer that one block evaluates; kSplit: blocks of a cluster that take them in equal parts.
-// kGated: the layer is gates stacked on ups; a tile has half of its columns from either, and gives SwiGLU's operands.
-template <int kColumns_, int kStages_, int kShards_, int kSplit_, bool kGated_ = false>
+// kGroups: warpgroups that multiply. kGated: the layer is gates stacked on ups; a tile has half of its columns from
+// either, and gives SwiGLU's operands.
+template <int kColumns_, int kStages_, int kShards_, int kSplit_, int kGroups_ = 2, bool kGated_ = false>
 struct WgmmaTile {
+  static constexpr int kGroups = kGroups_, kRows = 64 * kGroups, kThreads = 128 + 128 * kGroups;
   static constexpr int kColumns = kColumns_, kStages = kStages_, kShards = kShards_, kSplit = kSplit_;
   static constexpr bool kGated = kGated_;
   static constexpr int kOutputs = kGated ? kColumns / 2 : kColumns;  // columns of y
   static constexpr int kRegisters = kColumns / 2;  // of an accumulator, a thread's part of 64 x kColumns
-  static constexpr int kXBytes = kWgmmaRows * 128, kWeightBytes = kColumns * 128;
+  static constexpr int kXBytes = kRows * 128, kWeightBytes = kColumns * 128;
   static constexpr int kStageBytes = kXBytes + kWeightBytes;
   static constexpr bool kParks = kShards == 8;  // half of the tree waits in shared memory
   static constexpr bool kBoxes = kShards == 1 && kSplit == 1 && kColumns % 32 == 0;
   static constexpr bool kResidualByRing = kShards > 1 && kSplit == 1;  // where y can be read by boxes
-  static constexpr int kExtraBytes = kResidualByRing ? 256 * kRegisters * 4 : kBoxes ? 4 * 64 * 128 : 0;
+  static constexpr int kExtraBytes = kResidualByRing ? 256 * kRegisters * 4 : kBoxes ? kGroups * 2 * kWgmmaBoxBytes : 0;
   static constexpr int kSharedBytes = 1024 + kStages * kStageBytes + kExtraBytes + 256;
   static_assert(kSharedBytes <= 232448 && kStages * 16 <= 256);
+  static_assert(!kResidualByRing || kGroups == 2);
   static_assert(!kGated || (kColumns == 2 * kTileRows && kBoxes));  // a packed tile of gates, one of ups
 };
 
@@ -108,8 +111,8 @@ struct WgmmaLoader {
     const int tiles = a.row_tiles * a.column_tiles;
     for (int tile = b.cluster; tile < tiles; tile += b.clusters) {
       const WgmmaPlace at = place_of(a, tile);
-      const int row = at.row_tile * kWgmmaRows, height = min(kWgmmaRows, a.rows - row);
-      const CUtensorMap* map = height == kWgmmaRows ? x : x_tail;
+      const int row = at.row_tile * T::kRows, height = min(T::kRows, a.rows - row);
+      const CUtensorMap* map = height == T::kRows ? x : x_tail;
       for (int shard = b.part * T::kShards; shard < (b.part + 1) * T::kShards; ++shard) {
         int k = shard * a.shard_k;
 #pragma unroll 1

@@ -12,13 +12,16 @@ namespace eadem::kernels::cuda {
 // and y 16-byte aligned are faster), x.operands and weights 16-byte aligned. Any k_padded, shards, bias, add_to_y.
 bool linear_wgmma_serves(const LinearCall& call);
 
-// Evaluates a call that it serves for rows 0 ... rows - 1, any number >= 1; the kernels for few rows are faster below
-// about 64. processors: of the device; with the shape and `rows` it decides the tile, which no bit depends on. Weights
-// are read before the kernel waits for what runs before it in the stream (programmatic dependent launch): nothing in
-// the stream may write them.
+// Evaluates a call that it serves for rows 0 ... rows - 1, any number >= 1. processors: of the device; with the shape
+// and `rows` it decides the tile, which no bit depends on. Weights are read before the kernel waits for what runs
+// before it in the stream (programmatic dependent launch): nothing in the stream may write them.
 void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int processors);
 // The same with a tile of the caller's choice (for tests and measurements).
 void linear_wgmma(cudaStream_t stream, const LinearCall& call, int rows, int processors, const WgmmaPlan& plan);
+
+// Whether these kernels are the faster ones for so many rows. Up to 64 there are tiles for many layers; but up to 16,
+// where a layer has more tiles than the device processors, the kernels for few rows are as fast.
+bool linear_wgmma_suits(const LinearShape& shape, int rows, int processors);
 
 // Whether a layer of n / 2 gates and then n / 2 ups, without bias, is evaluated with SwiGLU inside for so many rows.
 bool linear_wgmma_gates(const LinearShape& shape, int rows, int processors);

@@ -2,6 +2,6 @@
 
 namespace eadem::kernels::cuda {
 
-WgmmaKernel wgmma_gated_kernel() { return launch_wgmma<WgmmaTile<kWgmmaGatedColumns, 4, 1, 1, true>>; }
+WgmmaKernel wgmma_gated_kernel() { return launch_wgmma<WgmmaTile<kWgmmaGatedColumns, 4, 1, 1, 2, true>>; }
 
 }  // namespace eadem::kernels::cuda

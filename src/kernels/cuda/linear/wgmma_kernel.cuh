@@ -1,9 +1,8 @@
 // The kernel over wgmma.cuh: what happens to a finished tile, and the order of shards.
 #pragma once
 
+#include "kernels/cuda/linear/swiglu.cuh"
 #include "kernels/cuda/linear/wgmma.cuh"
-#include "kernels/cuda/operand.cuh"
-#include "numerics/layer.h"
 
 namespace eadem::kernels::cuda {
 
@@ -64,7 +63,7 @@ struct WgmmaOutput {
 template <class T>
 EADEM_DEVICE WgmmaOutput output_of(const WgmmaConsumer<T>& c, const WgmmaPlace& place, bool on) {
   const int lane = c.thread % 32;
-  return WgmmaOutput(c.a, place.row_tile * kWgmmaRows + c.group * 64 + c.thread / 32 * 16 + lane / 4,
+  return WgmmaOutput(c.a, place.row_tile * T::kRows + c.group * 64 + c.thread / 32 * 16 + lane / 4,
                      place.column_tile * T::kColumns + lane % 4 * 2, on);
 }
 
@@ -134,9 +133,27 @@ EADEM_DEVICE void store_box(WgmmaConsumer<T>& c, const float4 (&v)[4], int colum
   send_box(c, box, column, row);
 }
 
+// A tile with nothing in flight, to which nothing is added.
+template <class T>
+EADEM_DEVICE void store_tile(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], const WgmmaPlace& place) {
+#pragma unroll
+  for (int j = 0; j < T::kRegisters / 4; j += 4) {
+    float4 v[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* from = d + 4 * (j + i);
+      v[i] = {from[0], from[1], from[2], from[3]};
+    }
+    store_box(c, v, place.column_tile * T::kColumns + 8 * j, place.row_tile * T::kRows + c.group * 64);
+  }
+}
+
 // A tile with nothing in flight.
 template <class T>
 EADEM_DEVICE void finish_chain(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], const WgmmaPlace& place) {
+  if constexpr (T::kBoxes) {
+    if (c.a.boxes && !c.a.add_to_y && c.a.bias == nullptr) return store_tile(c, d, place);
+  }
   const WgmmaOutput out = output_of(c, place, true);
   constexpr int kGroups = T::kBoxes ? 4 : 2;
 #pragma unroll
@@ -148,7 +165,7 @@ EADEM_DEVICE void finish_chain(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], c
     for (int i = 0; i < kGroups; ++i) v[i] = out.value(j + i, d + 4 * (j + i), h + 4 * i);
     if constexpr (T::kBoxes) {
       if (c.a.boxes) {
-        store_box(c, v, place.column_tile * T::kColumns + 8 * j, place.row_tile * kWgmmaRows + c.group * 64);
+        store_box(c, v, place.column_tile * T::kColumns + 8 * j, place.row_tile * T::kRows + c.group * 64);
         continue;
       }
     }
@@ -157,30 +174,20 @@ EADEM_DEVICE void finish_chain(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], c
   }
 }
 
-// Operands of SwiGLU, two neighbours as a word.
-EADEM_DEVICE uint32_t gated_pair(const float* gates, const float* ups, bool& good) {
-  const float first = numerics::swiglu(gates[0], ups[0]), second = numerics::swiglu(gates[1], ups[1]);
-  good &= !numerics::is_nan(first) && !numerics::is_nan(second);
-  return operand_pair(first, second);
-}
-
 // A tile of gates and ups with nothing in flight: a thread has an output's gate and its up. Boxes are 64 rows x 64
 // operands, swizzled like those of floats; a group of eight columns is a chunk of 16 bytes of a row.
 template <class T>
 EADEM_DEVICE void finish_gated(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], const WgmmaPlace& place) {
   constexpr int kGroups = T::kRegisters / 8;  // of gates
-  const int lane = c.thread % 32, line = lane / 4, first_row = place.row_tile * kWgmmaRows + c.group * 64;
+  const int lane = c.thread % 32, line = lane / 4, first_row = place.row_tile * T::kRows + c.group * 64;
   const int box_row = c.thread / 32 * 16 + line;
   bool upper_good = true, lower_good = true;
 #pragma unroll
   for (int first = 0; first < kGroups; first += 8) {
     uint32_t upper[8], lower[8];
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const float *gates = d + 4 * (first + j), *ups = gates + 4 * kGroups;
-      upper[j] = gated_pair(gates, ups, upper_good);
-      lower[j] = gated_pair(gates + 2, ups + 2, lower_good);
-    }
+    const float *gates = d + 4 * first, *ups = gates + 4 * kGroups;
+    gated_row(gates, ups, upper, upper_good);
+    gated_row(gates + 2, ups + 2, lower, lower_good);
     const uint32_t box = next_box(c), at = box + box_row * 128 + lane % 4 * 4;
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -194,21 +201,27 @@ EADEM_DEVICE void finish_gated(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], c
   if (!lower_good && row + 8 < c.a.rows) c.a.bad[row + 8] = true;
 }
 
+// The residual of the columns that a block of a cluster finishes.
+template <class T>
+EADEM_DEVICE void split_residual(WgmmaConsumer<T>& c, const WgmmaPlace& place, float (&h)[T::kRegisters / 2]) {
+  output_of(c, place, true).residual(c.a, c.b.part != 0 ? T::kRegisters / 8 : 0, h);
+}
+
 // Two blocks of a cluster hold one half of the tree each: each sends the columns that the other finishes. The ring is
 // empty by then.
 template <class T>
-EADEM_DEVICE void finish_split(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], const WgmmaPlace& place) {
+EADEM_DEVICE void finish_split(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], const float (&h)[T::kRegisters / 2],
+                               const WgmmaPlace& place) {
   constexpr int kHalf = T::kRegisters / 8;  // groups of eight columns that a block finishes
+  constexpr int kThreads = 128 * T::kGroups;
   const bool upper = c.b.part != 0;
   const WgmmaOutput out = output_of(c, place, true);
   const int first = upper ? kHalf : 0, lane_slot = c.group * 128 + c.thread;
-  float h[4 * kHalf];
-  out.residual(c.a, first, h);
-  named_barrier(3, 256);
+  named_barrier(3, kThreads);
 #pragma unroll
   for (int j = 0; j < kHalf; ++j) {
     const float *low = d + 4 * j, *high = d + 4 * (j + kHalf);
-    shared_store(c.b.ring + (j * 256 + lane_slot) * 16, upper ? low[0] : high[0], upper ? low[1] : high[1],
+    shared_store(c.b.ring + (j * kThreads + lane_slot) * 16, upper ? low[0] : high[0], upper ? low[1] : high[1],
                  upper ? low[2] : high[2], upper ? low[3] : high[3]);
   }
   cluster_arrive();
@@ -217,7 +230,7 @@ EADEM_DEVICE void finish_split(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], c
 #pragma unroll
   for (int j = 0; j < kHalf; ++j) {
     const float *low = d + 4 * j, *high = d + 4 * (j + kHalf);
-    const float4 v = cluster_load(other + (j * 256 + lane_slot) * 16);
+    const float4 v = cluster_load(other + (j * kThreads + lane_slot) * 16);
     float sum[4] = {upper ? high[0] : low[0], upper ? high[1] : low[1], upper ? high[2] : low[2],
                     upper ? high[3] : low[3]};
     sum[0] = numerics::add_f32(sum[0], v.x), sum[1] = numerics::add_f32(sum[1], v.y);
@@ -324,7 +337,7 @@ EADEM_DEVICE void finish_tree(WgmmaConsumer<T>& c, float (&d)[T::kRegisters], co
   if (c.thread == 0) {
     for (int box = 0; box < 4; ++box) {
       tensor_store(c.y_map, boxes + box * kWgmmaBoxBytes, place.column_tile * T::kColumns + box * kWgmmaBoxColumns,
-                   place.row_tile * kWgmmaRows + c.group * 64);
+                   place.row_tile * T::kRows + c.group * 64);
     }
   }
 }
@@ -340,12 +353,16 @@ EADEM_DEVICE void multiply_trees(WgmmaConsumer<T>& c) {
     else
       return &z;
   }();
+  constexpr bool kResidualFirst = T::kSplit > 1 && T::kRegisters <= 32;  // there are registers for it
   for (int tile = c.b.cluster; tile < tiles; tile += c.b.clusters) {
     const WgmmaPlace place = place_of(c.a, tile);
+    float h[T::kSplit > 1 ? T::kRegisters / 2 : 1];
+    if constexpr (kResidualFirst) split_residual(c, place, h);
     multiply_shards(c, x, y, z, parked);
     if constexpr (T::kParks) add_parked(sum, parked);
     if constexpr (T::kSplit > 1) {
-      finish_split(c, sum, place);
+      if constexpr (!kResidualFirst) split_residual(c, place, h);
+      finish_split(c, sum, h, place);
     } else if (c.a.boxes) {
       finish_tree(c, sum, place);
     } else {
@@ -356,7 +373,7 @@ EADEM_DEVICE void multiply_trees(WgmmaConsumer<T>& c) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kWgmmaThreads, 1)
+__global__ void __launch_bounds__(T::kThreads, 1)
     wgmma_linear(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap x_tail_map,
                  const __grid_constant__ CUtensorMap y_map, const WgmmaArgs a) {
   extern __shared__ char shared[];
@@ -377,7 +394,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < T::kStages; ++i) {
       barrier_init(b.barriers + 8 * i, 2);
-      barrier_init(b.barriers + 8 * (T::kStages + i), 2);
+      barrier_init(b.barriers + 8 * (T::kStages + i), T::kGroups);
     }
     barrier_init_fence();
   }
@@ -388,7 +405,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   }
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group == 0) {
-    registers_give<40>();
+    if constexpr (T::kGroups > 1) registers_give<40>();
     WgmmaLoader<T> loader{a, b};
     if (threadIdx.x == 0) loader.weights();
     if (threadIdx.x == 64) {
@@ -400,7 +417,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
       cluster_wait();
     }
   } else {
-    registers_take<232>();
+    if constexpr (T::kGroups > 1) registers_take<232>();
     wait_for_prerequisites();
     WgmmaConsumer<T> c{a, b, &y_map, group - 1, static_cast<int>(threadIdx.x % 128)};
     if constexpr (T::kShards == 1) {

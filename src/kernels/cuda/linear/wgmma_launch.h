@@ -9,10 +9,8 @@
 
 namespace eadem::kernels::cuda {
 
-inline constexpr int kWgmmaRows = 128;                                  // rows of a tile
 inline constexpr int kWgmmaK = 64;                                      // k of a ring stage
-inline constexpr int kWgmmaGatedColumns = 256;                          // of a tile of gates and ups
-inline constexpr int kWgmmaThreads = 384;                               // a producer's warpgroup and two that multiply
+inline constexpr int kWgmmaGatedRows = 128, kWgmmaGatedColumns = 256;   // of a tile of gates and ups
 inline constexpr int kWgmmaBoxColumns = 32, kWgmmaBoxBytes = 64 * 128;  // a box of y: 64 rows of so many outputs
 
 struct WgmmaArgs {
@@ -32,17 +30,18 @@ struct WgmmaArgs {
 };
 
 struct WgmmaLaunch {
-  CUtensorMap x, x_tail, y;  // x by boxes of 128 rows; tail: of the rest. Gated: y of operands
+  CUtensorMap x, x_tail, y;  // x by boxes of a tile's rows; tail: of the rest. Gated: y of operands
   WgmmaArgs args;
   int blocks = 0;  // of threads; in clusters of two where the kernel splits the shards
 };
 using WgmmaKernel = void (*)(cudaStream_t, const WgmmaLaunch&);
 
-// The kernel of a chain over tiles of that many columns: 48, 64, 96, 128, 192 or 256.
-WgmmaKernel wgmma_chain_kernel(int columns);
+// The kernel of a chain over tiles of that many columns: 48, 64, 96, 128, 192 or (128 rows) 256.
+WgmmaKernel wgmma_chain_kernel(int rows, int columns);
 // The kernel of a chain of gates and ups that gives the operands of SwiGLU.
 WgmmaKernel wgmma_gated_kernel();
-// The kernel of that many shards: 128 columns, whole or (eight shards) split over a cluster; 64 columns, split.
-WgmmaKernel wgmma_tree_kernel(int columns, int shards, bool split);
+// The kernel of that many shards: 128 rows x 128 columns, whole or (eight shards) split over a cluster; 64 columns,
+// split.
+WgmmaKernel wgmma_tree_kernel(int rows, int columns, int shards, bool split);
 
 }  // namespace eadem::kernels::cuda

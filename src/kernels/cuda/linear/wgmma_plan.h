@@ -4,8 +4,9 @@
 namespace eadem::kernels::cuda {
 
 struct WgmmaPlan {
-  int columns = 0;     // outputs of a tile; its rows are 128
+  int columns = 0;     // outputs of a tile
   bool split = false;  // two blocks of a cluster take half of the shards each
+  int rows = 128;      // of a tile: 128, or 64
 };
 
 WgmmaPlan plan_wgmma(int n, int rows, int shards, int processors);

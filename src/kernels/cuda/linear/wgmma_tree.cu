@@ -2,7 +2,10 @@
 
 namespace eadem::kernels::cuda {
 
-WgmmaKernel wgmma_tree_kernel(int columns, int shards, bool split) {
+WgmmaKernel wgmma_tree_kernel(int rows, int columns, int shards, bool split) {
+  if (rows == 64) {
+    return split && shards == 8 && columns == 64 ? launch_wgmma<WgmmaTile<64, 12, 4, 2, 1>> : nullptr;
+  }
   if (split) {
     if (shards != 8) return nullptr;
     if (columns == 64) return launch_wgmma<WgmmaTile<64, 8, 4, 2>>;
