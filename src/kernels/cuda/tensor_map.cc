@@ -32,14 +32,16 @@ CUtensorMapDataType data_type(TensorElement element) {
 }  // namespace
 
 CUtensorMap make_tensor_map(const void* base, TensorElement element, std::initializer_list<uint64_t> sizes,
-                            std::initializer_list<uint64_t> strides, std::initializer_list<uint32_t> box) {
+                            std::initializer_list<uint64_t> strides, std::initializer_list<uint32_t> box,
+                            TensorSwizzle swizzle) {
   static const Encode encode = find_encode();
   const cuuint32_t steps[3] = {1, 1, 1};
   EADEM_CHECK(sizes.size() <= 3 && strides.size() + 1 == sizes.size() && box.size() == sizes.size());
   CUtensorMap map;
   const CUresult status =
       encode(&map, data_type(element), static_cast<cuuint32_t>(sizes.size()), const_cast<void*>(base), sizes.begin(),
-             strides.begin(), box.begin(), steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             strides.begin(), box.begin(), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             swizzle == TensorSwizzle::kNone ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   EADEM_CHECK(status == CUDA_SUCCESS);
   return map;

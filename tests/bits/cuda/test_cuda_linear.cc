@@ -187,7 +187,8 @@ TEST_P(CudaLinear, ShapesOfModels) {
   Draw draw(9);
   const struct {
     int n, k, shards, rows;
-  } shapes[] = {{1536, 4096, 1, 5}, {640, 4096, 8, 64}, {768, 12288, 8, 3}, {576, 576, 2, 33}, {49152, 576, 1, 2}};
+  } shapes[] = {{1536, 4096, 1, 5}, {640, 4096, 8, 64}, {768, 12288, 8, 3}, {576, 576, 2, 33},
+                {49152, 576, 1, 2}, {4400, 8224, 1, 3}, {2500, 8448, 8, 5}};
   for (const auto& shape : shapes) {
     const int group = shape.k % 128 == 0 ? 128 : 32;
     const Layer layer = random_layer(make_shape(GetParam(), shape.n, shape.k, shape.shards, group, false), shape.rows,

@@ -1,5 +1,6 @@
 #include "kernels/cuda/linear/linear.h"
 
+#include "kernels/cuda/linear/fma32.h"
 #include "kernels/cuda/linear/plan.h"
 #include "kernels/cuda/linear/stream.h"
 #include "kernels/cuda/linear/wgmma.h"
@@ -19,6 +20,7 @@ size_t linear_scratch_bytes(const LinearShape& shape, int max_rows) {
 
 void linear_planned(cudaStream_t stream, const LinearPlan& plan, const LinearCall& call, int rows, int processors,
                     void* scratch) {
+  if (call.shape->numerics == Numerics::kFma32) return linear_fma32(stream, plan, call, rows, processors);
   QuantisedRows quantised;
   if (call.shape->numerics == Numerics::kInt8) {
     quantised = quantised_rows(*call.shape, rows, scratch);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/linear/fma32.h"
 #include "kernels/cuda/linear/layout.h"
 #include "kernels/cuda/linear/stream.h"
 
@@ -19,18 +20,16 @@ int block_rows(const LinearShape& s, int rows) {
 }
 
 bool legal(const LinearShape& s, const LinearPlan& p) {
-  if (s.numerics == Numerics::kFma32) return linear_stages(s, p) >= kFma32Warps;
   return s.shards / p.split <= 1 << tree_levels(p.rows) && linear_stages(s, p) >= 2;
 }
 
 // Every plan for blocks of that many rows.
 std::vector<LinearPlan> plans_of(const LinearShape& s, int rows) {
   std::vector<LinearPlan> plans;
-  const bool fma32 = s.numerics == Numerics::kFma32;
-  for (int warpgroups = 0; warpgroups <= (fma32 ? 0 : 2); ++warpgroups) {
-    const int step = warpgroups == 0 ? 16 : 8, most = warpgroups == 0 && !fma32 ? 128 : 64;
+  for (int warpgroups = 0; warpgroups <= 2; ++warpgroups) {
+    const int step = warpgroups == 0 ? 16 : 8, most = warpgroups == 0 ? 128 : 64;
     for (int outputs = 16; outputs <= most; outputs += step) {
-      for (int split = 1; split <= (fma32 ? 1 : s.shards); split *= 2) {
+      for (int split = 1; split <= s.shards; split *= 2) {
         const LinearPlan plan{rows, warpgroups, outputs, split, 2};
         if (legal(s, plan)) plans.push_back(plan);
       }
@@ -70,27 +69,28 @@ LinearPlan plan_columns(const LinearShape& s, int block, int processors) {
   return plan;
 }
 
+// A CTA takes a processor's registers and shared memory, and carries the sums of `batch` groups of outputs.
+LinearPlan plan_fma32(int block, int batch) { return {block, 0, kFma32Group * batch, 1, 1}; }
+
 }  // namespace
 
 LinearPlan plan_linear(const LinearShape& shape, int rows, int processors) {
   const int block = block_rows(shape, rows);
-  LinearPlan plan;
-  if (shape.numerics == Numerics::kFma32) {
-    const bool many = block < 8 && shape.n > 128 * kResidents * processors;
-    // Eight rows take so many registers that a processor holds one CTA.
-    const int ctas = block < 8 ? kResidents * processors : processors;
-    plan = {block, 0, outputs_for(shape.n, ctas, 32, many ? 64 : 48), 1, kResidents};
-  } else if (shape.shards > 1) {
-    plan = plan_rows_parallel(shape, block, processors);
-  } else {
-    plan = plan_columns(shape, block, processors);
-  }
+  if (shape.numerics == Numerics::kFma32) return plan_fma32(block, kFma32Batch);
+  LinearPlan plan =
+      shape.shards > 1 ? plan_rows_parallel(shape, block, processors) : plan_columns(shape, block, processors);
   if (!legal(shape, plan)) plan.residents = 1;
   return plan;
 }
 
 std::vector<LinearPlan> legal_linear_plans(const LinearShape& shape) {
   std::vector<LinearPlan> plans;
+  if (shape.numerics == Numerics::kFma32) {
+    for (int rows = 1; rows <= 8; rows *= 2) {
+      for (int batch = 1; batch <= kFma32Batch; ++batch) plans.push_back(plan_fma32(rows, batch));
+    }
+    return plans;
+  }
   for (int rows = block_rows(shape, 1); rows <= block_rows(shape, 64); rows *= 2) {
     for (const LinearPlan& plan : plans_of(shape, rows)) {
       plans.push_back(plan);

@@ -29,16 +29,10 @@ CUtensorMap map_rows(const LinearShape& s, const void* data, int rows, int block
 int cta_bytes(const LinearPlan& plan) { return kProcessorBytes / plan.residents - kStaticBytes; }
 
 // Threads of a CTA that compute.
-int threads_of(const LinearShape& s, const LinearPlan& plan) {
-  if (s.numerics == Numerics::kFma32) return 32 * kFma32Warps;
-  return plan.warpgroups == 0 ? plan.outputs / 16 * 32 : plan.warpgroups * 128;
-}
+int threads_of(const LinearPlan& plan) { return plan.warpgroups == 0 ? plan.outputs / 16 * 32 : plan.warpgroups * 128; }
 
-// Where sums meet: those of a cluster's CTAs; fma32: those of two rounds of eight tiles, two leaves each.
-int exchange_bytes(const LinearShape& s, const LinearPlan& plan) {
-  if (s.numerics == Numerics::kFma32) return 2 * 16 * plan.rows * plan.outputs * 4;
-  return plan.split == 1 ? 0 : plan.rows / 2 * threads_of(s, plan) * 4;
-}
+// Where the sums of a cluster's CTAs meet.
+int exchange_bytes(const LinearPlan& plan) { return plan.split == 1 ? 0 : plan.rows / 2 * threads_of(plan) * 4; }
 
 // The parts of a stage, and how many there are.
 void lay_out_ring(const LinearPlan& plan, StreamArgs& a) {
@@ -55,12 +49,10 @@ void lay_out_ring(const LinearPlan& plan, StreamArgs& a) {
   // A last warpgroup of few outputs reads 64 rows of weights all the same: they must lie inside the memory.
   const int last_read = plan.warpgroups == 0 ? 0 : ((plan.warpgroups - 1) * plan.outputs + 64) * kTileRowBytes;
   // Half of a pair's sums go through memory.
-  const int exchange = a.gated ? plan.rows / 2 * threads_of(s, plan) / 2 * 4 : exchange_bytes(s, plan);
+  const int exchange = a.gated ? plan.rows / 2 * threads_of(plan) / 2 * 4 : exchange_bytes(plan);
   a.spare_bytes = std::max(exchange, last_read - a.stage_bytes);
   a.stages = std::min((cta_bytes(plan) - kAlign - a.spare_bytes) / a.stage_bytes, kMaxStages);
-  // Lanes wait for each other's stages, which fma32's warps free in any order.
-  const bool alone = s.numerics == Numerics::kFma32 || a.stages < 4;
-  a.lanes = alone ? 1 : a.stages < 8 ? 2 : 4;
+  a.lanes = a.stages < 4 ? 1 : a.stages < 8 ? 2 : 4;
   a.exchange_offset = a.stages * a.stage_bytes;
 }
 
@@ -93,13 +85,10 @@ StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, c
 
 const void* kernel_of(const LinearPlan& plan, const LinearShape& s) {
   const bool tree = s.shards > 1, warps = plan.warpgroups == 0;
-  switch (s.numerics) {
-    case Numerics::kMma16:
-      return warps ? mma16_warps_kernel(plan.rows, tree) : mma16_warpgroups_kernel(plan.rows, tree);
-    case Numerics::kInt8:
-      return warps ? int8_warps_kernel(s.group, plan.rows, tree) : int8_warpgroups_kernel(s.group, plan.rows, tree);
-    default: return fma32_kernel(plan.rows, plan.outputs);
+  if (s.numerics == Numerics::kMma16) {
+    return warps ? mma16_warps_kernel(plan.rows, tree) : mma16_warpgroups_kernel(plan.rows, tree);
   }
+  return warps ? int8_warps_kernel(s.group, plan.rows, tree) : int8_warpgroups_kernel(s.group, plan.rows, tree);
 }
 
 void launch_stream(cudaStream_t stream, const LinearPlan& plan, StreamArgs args, const void* kernel, int processors) {
@@ -107,7 +96,7 @@ void launch_stream(cudaStream_t stream, const LinearPlan& plan, StreamArgs args,
   const int bytes = kAlign + args.exchange_offset + args.spare_bytes;
   EADEM_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess);
   const int clusters = std::min(args.items, std::max(1, processors * plan.residents / plan.split));
-  const LaunchConfig config(dim3(static_cast<unsigned>(clusters * plan.split)), threads_of(args.shape, plan) + 32,
+  const LaunchConfig config(dim3(static_cast<unsigned>(clusters * plan.split)), threads_of(plan) + 32,
                             static_cast<size_t>(bytes), stream, plan.split);
   void* parameters[] = {&args};
   EADEM_CHECK(cudaLaunchKernelExC(config.get(), kernel, parameters) == cudaSuccess);

@@ -41,7 +41,6 @@ void linear_stream_gated(cudaStream_t stream, const LinearPlan& plan, const Line
 
 // Levels of the shard tree that a CTA can add by itself: registers for pending sums run out.
 constexpr int tree_levels(int block_rows) { return block_rows == 64 ? 1 : 3; }
-inline constexpr int kFma32Warps = 8;  // that compute; the ring must hold a tile for each
 inline constexpr int kMaxThreads = 2 * 128 + 32;
 
 // The kernels, by rows of a block. tree: more than one shard.
@@ -50,6 +49,5 @@ const void* mma16_warpgroups_kernel(int block_rows, bool tree);
 const void* mma16_gated_kernel(int block_rows, bool warps);
 const void* int8_warps_kernel(int group, int block_rows, bool tree);
 const void* int8_warpgroups_kernel(int group, int block_rows, bool tree);
-const void* fma32_kernel(int block_rows, int outputs);
 
 }  // namespace eadem::kernels::cuda
