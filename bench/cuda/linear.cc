@@ -1,5 +1,5 @@
 // Linear layers of the CUDA device beside cuBLAS in the same run, at Qwen3-8B's shapes:
-//   bench_cuda_linear OUT.json [plans]          (EADEM_CUBLASLT: where libcublasLt.so.13 is)
+//   bench_cuda_linear OUT.json [plans] [mma16|fma32|int8]          (EADEM_CUBLASLT: where libcublasLt.so.13 is)
 // Each kernel runs 24 times (the head 6) in a graph, over copies of the weights that do not fit the second-level cache
 // together; the median of seven replays counts. `plans`: every legal plan for up to 64 rows, not the chosen one alone.
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "cuda/cublas.h"
 #include "cuda/timing.h"
 #include "kernels/cuda/linear/linear.h"
+#include "kernels/cuda/linear/stream.h"
 
 namespace eadem::kernels::cuda {
 namespace {
@@ -72,7 +73,9 @@ LinearShape shape_of(const Case& c, Numerics numerics) {
 
 class Bench {
  public:
-  Bench(const Cublas& cublas, FILE* json, bool all_plans) : cublas_(cublas), json_(json), all_plans_(all_plans) {
+  // only: the numerics to run; empty: all.
+  Bench(const Cublas& cublas, FILE* json, bool all_plans, std::string only)
+      : cublas_(cublas), json_(json), all_plans_(all_plans), only_(std::move(only)) {
     cudaDeviceProp properties;
     CHECK_CUDA(cudaGetDeviceProperties(&properties, 0));
     facts_.processors = properties.multiProcessorCount;
@@ -94,6 +97,7 @@ class Bench {
       }
     });
     for (const Numerics numerics : numerics::kAllNumerics) {
+      if (!only_.empty() && only_ != short_name(numerics)) continue;
       const LinearShape shape = shape_of(c, numerics);
       scratch_ = device_bytes(linear_scratch_bytes(shape, most) + 256);
       with_weights(linear_bytes(shape), numerics != Numerics::kInt8, [&](const auto& weights) {
@@ -154,8 +158,10 @@ class Bench {
     if (!all_plans_ || rows > 64) return;
     LinearPlan best = chosen;
     double least = us;
-    for (const LinearPlan& plan : legal_linear_plans(shape)) {
+    for (LinearPlan plan : legal_linear_plans(shape)) {
       if (plan.rows != chosen.rows) continue;
+      plan.own_row = chosen.own_row && plan.warpgroups == 0;
+      if (linear_stages(shape, plan) < 2) continue;
       std::fflush(json_);
       const double t = time(&plan);
       report(c, shape, rows, peer, t, plan, "plan", linear_bytes(shape));
@@ -168,20 +174,21 @@ class Bench {
               const char* what, size_t bytes) const {
     const std::string name(short_name(shape.numerics));
     if (strcmp(what, "plan") != 0) {
-      std::printf("%-8s %-5s M=%-4d cuBLAS %7.1f us, %-6s %7.1f us = %.3f, %4.0f GB/s  r%d w%d o%d k%d p%d\n", c.name,
-                  name.c_str(), rows, peer, what, us, us / peer, static_cast<double>(bytes) / us / 1e3, p.rows,
-                  p.warpgroups, p.outputs, p.split, p.residents);
+      std::printf("%-8s %-5s M=%-4d cuBLAS %7.1f us, %-6s %7.1f us = %.3f, %4.0f GB/s  r%d w%d o%d k%d p%d g%d%s\n",
+                  c.name, name.c_str(), rows, peer, what, us, us / peer, static_cast<double>(bytes) / us / 1e3, p.rows,
+                  p.warpgroups, p.outputs, p.split, p.residents, p.row_groups, p.own_row ? " own" : "");
     }
     std::fprintf(json_,
                  "{\"shape\": \"%s\", \"n\": %d, \"k\": %d, \"shards\": %d, \"numerics\": \"%s\", \"rows\": %d, "
-                 "\"cublas_us\": %.2f, \"us\": %.2f, \"what\": \"%s\", \"plan\": [%d, %d, %d, %d, %d]}\n",
+                 "\"cublas_us\": %.2f, \"us\": %.2f, \"what\": \"%s\", \"plan\": [%d, %d, %d, %d, %d, %d, %d]}\n",
                  c.name, c.n, c.k, c.shards, name.c_str(), rows, peer, us, what, p.rows, p.warpgroups, p.outputs,
-                 p.split, p.residents);
+                 p.split, p.residents, p.row_groups, p.own_row);
   }
 
   const Cublas& cublas_;
   FILE* json_;
   bool all_plans_;
+  std::string only_;
   int launches_ = 24;
   DeviceFacts facts_;
   cudaStream_t stream_ = nullptr;
@@ -198,13 +205,14 @@ int main(int argc, char** argv) {
   using namespace eadem::kernels::cuda;
   FILE* json = argc < 2 ? nullptr : std::fopen(argv[1], "w");
   if (json == nullptr) {
-    std::fprintf(stderr, "usage: bench_cuda_linear OUT.json [plans]\n");
+    std::fprintf(stderr, "usage: bench_cuda_linear OUT.json [plans] [mma16|fma32|int8]\n");
     return 2;
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  const bool plans = argc > 2;
+  const bool plans = argc > 2 && strcmp(argv[2], "plans") == 0;
+  const std::string only = argc > (plans ? 3 : 2) ? argv[plans ? 3 : 2] : "";
   const Cublas cublas;
-  Bench bench(cublas, json, plans);
+  Bench bench(cublas, json, plans, only);
   std::vector<int> rows = {1, 8, 16, 32, 64};
   if (!plans) rows.insert(rows.end(), {128, 256, 512, 1024, 2048, 4096});
   for (const Case& c : kCases) bench.run(c, rows);

@@ -1,6 +1,8 @@
 // Linear layers of the CUDA device give the bits of this machine's CPU sets, for every number of rows and every plan.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "bits/cuda/device_memory.h"
 #include "bits/linear/harness.h"
 #include "kernels/cuda/linear/linear.h"
@@ -113,7 +115,7 @@ std::vector<uint16_t> expect_gated(const Layer& layer, const std::vector<float>&
 std::string describe_plan(const LinearPlan& p) {
   return " plan rows=" + std::to_string(p.rows) + " warpgroups=" + std::to_string(p.warpgroups) +
          " outputs=" + std::to_string(p.outputs) + " split=" + std::to_string(p.split) +
-         " residents=" + std::to_string(p.residents);
+         " residents=" + std::to_string(p.residents) + " row_groups=" + std::to_string(p.row_groups);
 }
 
 // How many values differ.
@@ -187,14 +189,41 @@ TEST_P(CudaLinear, ShapesOfModels) {
   Draw draw(9);
   const struct {
     int n, k, shards, rows;
-  } shapes[] = {{1536, 4096, 1, 5}, {640, 4096, 8, 64}, {768, 12288, 8, 3}, {576, 576, 2, 33},
-                {49152, 576, 1, 2}, {4400, 8224, 1, 3}, {2500, 8448, 8, 5}};
+  } shapes[] = {{1536, 4096, 1, 5},  {640, 4096, 8, 64}, {768, 12288, 8, 3}, {576, 576, 2, 33},   {49152, 576, 1, 2},
+                {1536, 4096, 1, 1},  {640, 4096, 8, 1},  {992, 4096, 1, 32}, {1040, 4096, 8, 17}, {1040, 4096, 8, 33},
+                {800, 12288, 8, 64}, {992, 4096, 1, 64}, {4400, 8224, 1, 3}, {2500, 8448, 8, 5}};
   for (const auto& shape : shapes) {
     const int group = shape.k % 128 == 0 ? 128 : 32;
     const Layer layer = random_layer(make_shape(GetParam(), shape.n, shape.k, shape.shards, group, false), shape.rows,
                                      kNarrow, false, shape.shards > 1, draw);
     EXPECT_EQ(differing(OnDevice(layer).run(layer.rows, nullptr), evaluate(best_kernel_set(), layer, nullptr)), 0u)
         << describe(layer, kNarrow);
+  }
+}
+
+// CTAs that quantise the only row by themselves, under every plan that can.
+TEST_P(CudaLinear, OneRowIsQuantisedInPlace) {
+  if (GetParam() != Numerics::kInt8) return;
+  Draw draw(10);
+  for (const int shards : {1, 2, 4, 8}) {
+    const LinearShape shape = make_shape(Numerics::kInt8, 333, 4096, shards, 128, false);
+    Layer layer = random_layer(shape, 1, kWide, true, true, draw);
+    const std::vector<float> expected = evaluate(best_kernel_set(), layer, nullptr);
+    const OnDevice device(layer);
+    EXPECT_TRUE(cuda::plan_linear(shape, 1, test::device_facts().processors).own_row);
+    EXPECT_EQ(differing(device.run(1, nullptr), expected), 0u) << describe(layer, kWide);
+    int plans = 0;
+    for (LinearPlan plan : cuda::legal_linear_plans(shape)) {
+      plan.own_row = plan.rows == 8 && plan.warpgroups == 0;
+      if (!plan.own_row || cuda::linear_stages(shape, plan) < 2) continue;
+      ++plans;
+      ASSERT_EQ(differing(device.run(1, &plan), expected), 0u) << describe(layer, kWide) << describe_plan(plan);
+    }
+    EXPECT_GT(plans, 8);
+    // The control: the largest operand with another sign.
+    *std::max_element(layer.x.begin(), layer.x.end(), [](int a, int b) { return (a & 0x7fff) < (b & 0x7fff); }) ^=
+        0x8000;
+    EXPECT_GT(differing(OnDevice(layer).run(1, nullptr), expected), 0u);
   }
 }
 

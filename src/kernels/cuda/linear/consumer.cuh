@@ -3,7 +3,9 @@
 // the warp's, row 8 j + 2 (lane % 4) + i of the block.
 #pragma once
 
+#include "kernels/cuda/linear/quantise.cuh"
 #include "kernels/cuda/linear/stream.cuh"
+#include "kernels/cuda/linear/stream.h"
 #include "numerics/int8.h"
 
 namespace eadem::kernels::cuda {
@@ -14,7 +16,10 @@ struct Consumer {
   RingCursor cursor;
   int rank;    // of the CTA in its cluster
   int thread;  // that computes
-  int output;  // the first of this warp's, in the item
+  int first;   // output of its group of warps, in the item
+  int output;  // the first of this warp's
+  int row;     // the first of its rows, in the block
+  int tile;    // the next, of the item
 
   EADEM_DEVICE int lane() const { return thread % 32; }
   EADEM_DEVICE void release(int stage) const {
@@ -36,50 +41,129 @@ EADEM_DEVICE void copy_into(float (&to)[kCount], const float (&from)[kCount]) {
 
 // ---- int8 -----------------------------------------------------------------------------------------------------------
 
-// float(dot), exactly: |dot| <= 128 * 127 * 128 < 2^22, so 1.5 * 2^23 + dot is a float32, whose bits are 0x4b400000 +
-// dot. Two cheap operations for a slow one.
-EADEM_DEVICE float exact_float(int32_t dot) { return numerics::sub_f32(__int_as_float(0x4b400000 + dot), 12582912.0f); }
+// float(dot), exactly: |dot| <= 128 * 127 * 128 < 2^22, so 1.5 * 2^23 + dot is a float32, whose bits are kFloatBias +
+// dot. Dot products begin at kFloatBias instead of zero, and a subtraction makes the float: the conversion instruction
+// runs at an eighth of its rate.
+inline constexpr int32_t kFloatBias = 0x4b400000;
+EADEM_DEVICE float exact_float(int32_t biased) { return numerics::sub_f32(__int_as_float(biased), 12582912.0f); }
 
-// acc = int8_step(acc, dot, ...) for one scale group: the sub-th of the stage at `stage`.
-template <int kRows, int kGroups>
-EADEM_DEVICE void apply_group(const StreamArgs& a, const Consumer& c, uint32_t stage, int sub,
-                              const int32_t (&dot)[kRows / 2], float (&acc)[kRows / 2]) {
-  extern __shared__ __align__(1024) std::byte dynamic[];
-  const std::byte* at = dynamic + (stage - shared_address(dynamic));
-  const bool minimum = a.shape.minimum;
-  const int entry_floats = kGroups * (minimum ? 2 : 1);
-  // Outputs past the item's share an entry with its last: they are thrown away.
-  const int row = c.output + c.lane() / 4, column = c.lane() % 4 * 2;
-  const auto* side = reinterpret_cast<const float*>(at + a.side_offset) + sub;
-  const float* entry[2] = {side + min(row, a.item_outputs - 1) * entry_floats,
-                           side + min(row + 8, a.item_outputs - 1) * entry_floats};
-  const float scales[2] = {*entry[0], *entry[1]};
-  const auto* x = reinterpret_cast<const float*>(at + a.x_side_offset) + sub * kRows;
+// The bias in a register that the compiler does not make anew for each use.
+EADEM_DEVICE int32_t float_bias() {
+  int32_t bias;
+  asm volatile("mov.b32 %0, %1;" : "=r"(bias) : "n"(kFloatBias));
+  return bias;
+}
+
+EADEM_DEVICE void shared_store_words(uint32_t address, const uint4& v) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
+}
+EADEM_DEVICE float shared_load_float(uint32_t address) {
+  float v;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address));
+  return v;
+}
+
+// Where the scales of a thread's fragment lie in a stage: of its outputs and of the activations' rows. x_group: bytes
+// from one group's to the next one's, all rows of a block.
+template <int kGroups, bool kMinimum>
+struct SideOffsets {
+  uint32_t w[2], x, x_group;
+
+  EADEM_DEVICE SideOffsets(const StreamArgs& a, const Consumer& c) {
+    constexpr int kEntryBytes = kGroups * (kMinimum ? 2 : 1) * 4;
+    // Outputs past the item's share an entry with its last: they are thrown away.
 #pragma unroll
-  for (int j = 0; j < kRows / 8; ++j) {
-    const float2 x_scale = *reinterpret_cast<const float2*>(x + 8 * j + column);
-    float2 sum = {};
-    if (minimum) sum = *reinterpret_cast<const float2*>(x + kGroups * kRows + 8 * j + column);
+    for (int h = 0; h < 2; ++h) {
+      const int output = min(c.output + c.lane() / 4 + 8 * h, a.item_outputs - 1);
+      w[h] = static_cast<uint32_t>(a.side_offset + output * kEntryBytes);
+    }
+    x = static_cast<uint32_t>(a.x_side_offset + 4 * c.row + c.lane() % 4 * 8);
+    x_group = static_cast<uint32_t>(4 * a.block_rows);
+  }
+};
+
+// The scales of one group for a thread's fragment, read before the dot products are there.
+template <int kRows, int kGroups, bool kMinimum>
+struct GroupScales {
+  float w[2], minimum[2];
+  float2 x[kRows / 8], sum[kMinimum ? kRows / 8 : 1];
+
+  // stage: where that of the weights begins, x_stage: that of the activations. sub: which group of the stage.
+  EADEM_DEVICE void load(const SideOffsets<kGroups, kMinimum>& offsets, uint32_t stage, uint32_t x_stage, int sub) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float scale = i % 2 == 0 ? x_scale.x : x_scale.y, s = i % 2 == 0 ? sum.x : sum.y;
-      float& y = acc[4 * j + i];
-      y = numerics::fma_f32(exact_float(dot[4 * j + i]), numerics::mul_f32(scale, scales[i / 2]), y);
-      if (minimum) y = numerics::fma_f32(s, numerics::mul_f32(scale, entry[i / 2][kGroups]), y);
+    for (int h = 0; h < 2; ++h) {
+      const uint32_t entry = stage + offsets.w[h] + static_cast<uint32_t>(4 * sub);
+      w[h] = shared_load_float(entry);
+      if constexpr (kMinimum) minimum[h] = shared_load_float(entry + 4 * kGroups);
+    }
+    const uint32_t rows = x_stage + offsets.x + static_cast<uint32_t>(sub) * offsets.x_group;
+#pragma unroll
+    for (int j = 0; j < kRows / 8; ++j) {
+      x[j] = shared_load_pair(rows + static_cast<uint32_t>(32 * j));
+      if constexpr (kMinimum) {
+        sum[j] = shared_load_pair(rows + kGroups * offsets.x_group + static_cast<uint32_t>(32 * j));
+      }
     }
   }
+
+  // acc = int8_step(acc, dot, ...), for the j-th eight rows and for all.
+  EADEM_DEVICE void apply(int j, const int32_t* biased, float (&acc)[kRows / 2]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float scale = i % 2 == 0 ? x[j].x : x[j].y;
+      float& y = acc[4 * j + i];
+      y = numerics::fma_f32(exact_float(biased[i]), numerics::mul_f32(scale, w[i / 2]), y);
+      if constexpr (kMinimum) {
+        y = numerics::fma_f32(i % 2 == 0 ? sum[j].x : sum[j].y, numerics::mul_f32(scale, minimum[i / 2]), y);
+      }
+    }
+  }
+  EADEM_DEVICE void apply(const int32_t (&biased)[kRows / 2], float (&acc)[kRows / 2]) const {
+#pragma unroll
+    for (int j = 0; j < kRows / 8; ++j) apply(j, biased + 4 * j, acc);
+  }
+};
+
+// Quantises the call's only row into the CTA's shared memory: what its rank reads of it. Groups of 128.
+EADEM_DEVICE void quantise_own_row(const StreamArgs& a, const Consumer& c) {
+  constexpr int kLanes = kTileRowBytes / kQuantisedPerLane, kAtOnce = 4;
+  const int tiles = a.k_tiles / a.split, threads = static_cast<int>(blockDim.x) - 32, part = c.thread % kLanes;
+  const uint16_t* row = a.own_row + c.rank * tiles * kTileRowBytes + part * kQuantisedPerLane;
+  const uint32_t q = c.ring.base + static_cast<uint32_t>(a.own_row_offset);
+  const uint32_t scales = q + static_cast<uint32_t>(tiles * kTileRowBytes);
+  wait_for_prerequisites();
+  for (int first = 0; first < tiles; first += kAtOnce * threads / kLanes) {
+    uint4 words[kAtOnce][2] = {};
+    const auto tile_of = [&](int i) { return first + (i * threads + c.thread) / kLanes; };
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (tile_of(i) >= tiles) continue;
+      const auto* from = reinterpret_cast<const uint4*>(row + tile_of(i) * kTileRowBytes);
+      words[i][0] = from[0], words[i][1] = from[1];
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const QuantisedLane lane = quantise_lane(words[i], kLanes);
+      if (tile_of(i) >= tiles) continue;
+      const auto tile = static_cast<uint32_t>(tile_of(i));
+      shared_store_words(q + tile * kTileRowBytes + static_cast<uint32_t>(part * kQuantisedPerLane), lane.q);
+      if (part == 0) shared_store(scales + 8 * tile, lane.scale, lane.scale);
+    }
+  }
+  named_barrier(1, threads);
 }
 
 // ---- Shards and outputs ---------------------------------------------------------------------------------------------
 
 // The tree over `shards` chains, one after the other: a finished pair waits for its neighbour. kLevels: of the tree, at
-// most; 0: one shard, 1: two, 3: eight.
+// most; 0: one shard, 1: two, 2: four.
 template <int kCount, int kLevels, class Chain>
 EADEM_DEVICE void shard_sum(int shards, float (&sum)[kCount], const Chain& chain) {
   if constexpr (kLevels == 0) {
     chain(sum);
   } else {
-    float one[kCount], two[kLevels > 1 ? kCount : 1], four[kLevels > 1 ? kCount : 1];
+    float one[kCount], two[kLevels > 1 ? kCount : 1];
     for (int s = 0; s < shards; ++s) {
       chain(sum);
       if ((s & 1) == 0) {
@@ -90,13 +174,8 @@ EADEM_DEVICE void shard_sum(int shards, float (&sum)[kCount], const Chain& chain
       if constexpr (kLevels > 1) {
         if ((s & 2) == 0) {
           copy_into(two, sum);
-          continue;
-        }
-        add_into(sum, two);
-        if ((s & 4) == 0) {
-          copy_into(four, sum);
         } else {
-          add_into(sum, four);
+          add_into(sum, two);
         }
       }
     }
@@ -105,11 +184,35 @@ EADEM_DEVICE void shard_sum(int shards, float (&sum)[kCount], const Chain& chain
 
 // Where fragment register i of this thread belongs.
 EADEM_DEVICE int output_of(const Consumer& c, int i) { return c.output + c.lane() / 4 + i / 2 % 2 * 8; }
-EADEM_DEVICE int row_of(const Consumer& c, int i) { return i / 4 * 8 + c.lane() % 4 * 2 + i % 2; }
+EADEM_DEVICE int row_of(const Consumer& c, int i) { return c.row + i / 4 * 8 + c.lane() % 4 * 2 + i % 2; }
 
-// limit: the end of the outputs that this consumer's group of warps owns.
-EADEM_DEVICE void store_sum(const StreamArgs& a, const Consumer& c, const Item& item, int limit, int i, float sum) {
-  if (output_of(c, i) < limit) store_output(a, item.row + row_of(c, i), item.n + output_of(c, i), sum);
+// Stores the first `count` sums of a thread's fragment; sum[m] is its register register_of(m). limit: the end of the
+// outputs that this consumer's group of warps owns. What y holds is asked for eight at a time: one after the other it
+// would take long.
+template <int kCount, class RegisterOf>
+EADEM_DEVICE void store_sums(const StreamArgs& a, const Consumer& c, const Item& item, int limit, int count,
+                             const RegisterOf& register_of, const float (&sum)[kCount]) {
+  constexpr int kChunk = kCount < 8 ? kCount : 8;
+#pragma unroll
+  for (int first = 0; first < kCount; first += kChunk) {
+    float* to[kChunk];
+    float bias[kChunk], before[kChunk];
+#pragma unroll
+    for (int m = 0; m < kChunk; ++m) {
+      const int i = register_of(first + m), output = output_of(c, i), row = item.row + row_of(c, i);
+      const bool owned = first + m < count && output < limit && item.n + output < a.shape.n && row < a.rows;
+      to[m] = owned ? a.y + row * a.y_stride + item.n + output : nullptr;
+      bias[m] = owned && a.bias != nullptr ? a.bias[item.n + output] : 0.0f;
+      before[m] = owned && a.add_to_y ? *to[m] : 0.0f;
+    }
+#pragma unroll
+    for (int m = 0; m < kChunk; ++m) {
+      float y = sum[first + m];
+      if (a.bias != nullptr) y = numerics::add_f32(y, bias[m]);
+      if (a.add_to_y) y = numerics::add_f32(before[m], y);
+      if (to[m] != nullptr) *to[m] = y;
+    }
+  }
 }
 
 // The barriers over which the CTAs of a cluster hand each other their sums.
@@ -132,60 +235,70 @@ EADEM_DEVICE void wait_for_all(uint32_t barrier, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
-EADEM_DEVICE float remote_float(uint32_t address, uint32_t rank) {
-  float v;
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(remote_address(address, rank)) : "memory");
-  return v;
+EADEM_DEVICE void remote_store(uint32_t address, float v) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
 }
 
-// Each CTA holds the sum of its shards; each finishes every split-th of the registers: the upper
-// levels of the tree.
+// Each CTA holds the sum of its shards, and hands every split-th register to the CTA that finishes it: the upper levels
+// of the tree. In a CTA's exchange: [rank of the sender][register][thread].
 template <int kRows>
 EADEM_DEVICE void join_cluster(const StreamArgs& a, const Consumer& c, const Item& item, const Exchange& exchange,
                                int limit, uint32_t parity, const float (&sum)[kRows / 2]) {
-  const int threads = static_cast<int>(blockDim.x) - 32;
-  const uint32_t at = c.ring.base + static_cast<uint32_t>(a.exchange_offset) + 4 * threadIdx.x;
+  constexpr int kMost = kRows / 4;  // registers that a CTA finishes, with two of them
+  const int threads = static_cast<int>(blockDim.x) - 32, shift = 31 - __clz(a.split), each = max(kRows / 2 >> shift, 1);
+  const uint32_t mine = c.ring.base + static_cast<uint32_t>(a.exchange_offset) + 4 * threadIdx.x;
+  const auto stride = static_cast<uint32_t>(4 * threads);
+  const uint32_t from_here = mine + stride * static_cast<uint32_t>(each * c.rank);
   wait_for_all(exchange.read, parity ^ 1);
 #pragma unroll
   for (int i = 0; i < kRows / 2; ++i) {
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at + static_cast<uint32_t>(4 * i * threads)), "f"(sum[i]) : "memory");
+    const uint32_t there = from_here + stride * static_cast<uint32_t>(i >> shift);
+    remote_store(remote_address(there, static_cast<uint32_t>(i & (a.split - 1))), sum[i]);
   }
   named_barrier(1, threads);
   arrive_at_all(a, exchange.written);
   wait_for_all(exchange.written, parity);
-  for (int i = c.rank; i < kRows / 2; i += a.split) {
-    float part[numerics::kMaxShards];
-    for (int r = 0; r < a.split; ++r) {
-      part[r] = remote_float(at + static_cast<uint32_t>(4 * i * threads), static_cast<uint32_t>(r));
+  float joined[kMost];
+#pragma unroll
+  for (int m = 0; m < kMost; ++m) {
+    if (m >= each) break;
+    const auto part = [&](int r) { return shared_load_float(mine + stride * static_cast<uint32_t>(r * each + m)); };
+    joined[m] = numerics::add_f32(part(0), part(1));
+    if (a.split > 2) joined[m] = numerics::add_f32(joined[m], numerics::add_f32(part(2), part(3)));
+    if (a.split > 4) {
+      const float low = numerics::add_f32(part(4), part(5));
+      joined[m] = numerics::add_f32(joined[m], numerics::add_f32(low, numerics::add_f32(part(6), part(7))));
     }
-    store_sum(a, c, item, limit, i, numerics::shard_tree(part, a.split));
   }
-  named_barrier(1, threads);
-  arrive_at_all(a, exchange.read);
+  const int owned = c.rank < kRows / 2 ? each : 0;  // of eight CTAs only four have a register of four
+  store_sums(a, c, item, limit, owned, [&](int m) { return (m << shift) + c.rank; }, joined);
 }
 
 // The consumers' walk. chain: one shard into its argument.
 template <int kRows, int kLevels, class Chain>
-EADEM_DEVICE void consume(const StreamArgs& a, const Consumer& c, const Exchange& exchange, int limit, int first_item,
+EADEM_DEVICE void consume(const StreamArgs& a, Consumer& c, const Exchange& exchange, int limit, int first_item,
                           int step, const Chain& chain) {
   const int shards = a.shape.shards / a.split;
   uint32_t parity = 0;
-  bool waited = false;
+  bool waited = a.own_row != nullptr;
   for (int index = first_item; index < a.items; index += step) {
     const Item item = item_at(a, index);
     float sum[kRows / 2];
+    c.tile = 0;
     shard_sum<kRows / 2, kLevels>(shards, sum, chain);
     if (!waited) wait_for_prerequisites(), waited = true;
     if (kLevels == 0 || a.split == 1) {
-#pragma unroll
-      for (int i = 0; i < kRows / 2; ++i) store_sum(a, c, item, limit, i, sum[i]);
-    } else {
-      join_cluster<kRows>(a, c, item, exchange, limit, parity, sum);
+      store_sums(a, c, item, limit, kRows / 2, [](int i) { return i; }, sum);
+      continue;
+    }
+    join_cluster<kRows>(a, c, item, exchange, limit, parity, sum);
+    // Nobody sends the next item's sums before all have read these; who has no next item may be gone.
+    if (index + step < a.items) {
+      named_barrier(1, static_cast<int>(blockDim.x) - 32);
+      arrive_at_all(a, exchange.read);
       parity ^= 1;
     }
   }
-  // Nobody may still read this CTA's sums when it ends.
-  if (kLevels > 0 && a.split > 1) wait_for_all(exchange.read, parity ^ 1);
 }
 
 // The whole kernel. Chains: how a consumer evaluates a shard: kWarps (of a group with outputs of its own), run().
@@ -217,9 +330,14 @@ EADEM_DEVICE void stream_linear(const StreamArgs& a) {
     produce(a, ring, rank, first, step);
     return;
   }
-  const int group = thread / 32 / Chains::kWarps, warp = thread / 32 % Chains::kWarps;
-  Consumer c{ring, {}, rank, thread, group * a.outputs + warp * 16};
-  consume<kRows, kLevels>(a, c, exchange, min((group + 1) * a.outputs, a.item_outputs), first, step,
+  // Groups of warps share out the outputs, then the rows.
+  const int group = thread / 32 / Chains::kWarps, across = a.item_outputs / a.outputs, along = group % across;
+  const int output = along * a.outputs;
+  Consumer c{ring, {}, rank, thread, output, output + thread / 32 % Chains::kWarps * 16, group / across * kRows, 0};
+  if constexpr (Chains::kOwnRow) {
+    if (a.own_row != nullptr) quantise_own_row(a, c);
+  }
+  consume<kRows, kLevels>(a, c, exchange, output + a.outputs, first, step,
                           [&](float (&sum)[kRows / 2]) { Chains::run(a, c, sum); });
 }
 

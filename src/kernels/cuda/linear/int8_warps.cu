@@ -5,15 +5,21 @@ namespace eadem::kernels::cuda {
 namespace {
 
 // By scale groups of a tile of 128.
-template <int kRows>
-using OneGroup = WarpInt8<kRows, 1>;
-template <int kRows>
-using FourGroups = WarpInt8<kRows, 4>;
+template <int kGroups, bool kMinimum>
+struct Of {
+  template <int kRows>
+  using Chains = WarpInt8<kRows, kGroups, kMinimum>;
+};
 
 }  // namespace
 
-const void* int8_warps_kernel(int group, int block_rows, bool tree) {
-  return group == 128 ? stream_kernel_of<OneGroup>(block_rows, tree) : stream_kernel_of<FourGroups>(block_rows, tree);
+const void* int8_warps_kernel(int group, bool minimum, int rows, int levels) {
+  if (group == 128) {
+    return minimum ? stream_kernel_of<Of<1, true>::Chains, 8, 32>(rows, levels)
+                   : stream_kernel_of<Of<1, false>::Chains, 8, 32>(rows, levels);
+  }
+  return minimum ? stream_kernel_of<Of<4, true>::Chains, 8, 32>(rows, levels)
+                 : stream_kernel_of<Of<4, false>::Chains, 8, 32>(rows, levels);
 }
 
 }  // namespace eadem::kernels::cuda

@@ -1,5 +1,6 @@
 #include "kernels/cuda/linear/linear.h"
 
+#include "core/check.h"
 #include "kernels/cuda/linear/fma32.h"
 #include "kernels/cuda/linear/plan.h"
 #include "kernels/cuda/linear/stream.h"
@@ -22,7 +23,8 @@ void linear_planned(cudaStream_t stream, const LinearPlan& plan, const LinearCal
                     void* scratch) {
   if (call.shape->numerics == Numerics::kFma32) return linear_fma32(stream, plan, call, rows, processors);
   QuantisedRows quantised;
-  if (call.shape->numerics == Numerics::kInt8) {
+  EADEM_CHECK(!plan.own_row || rows == 1);
+  if (call.shape->numerics == Numerics::kInt8 && !plan.own_row) {
     quantised = quantised_rows(*call.shape, rows, scratch);
     quantise(stream, *call.shape, call.x.operands, rows, plan.rows, quantised);
   }

@@ -52,7 +52,8 @@ __global__ void __launch_bounds__(kMaxThreads) gated_kernel(const __grid_constan
     return;
   }
   const int group = thread / 32 / Chains::kWarps, warp = thread / 32 % Chains::kWarps;
-  Consumer c{ring, {}, 0, thread, group * a.outputs + warp * 16};
+  const int output = group * a.outputs;
+  Consumer c{ring, {}, 0, thread, output, output + warp * 16, 0, 0};
   const int pairs = consumers / 2;
   const bool is_up = thread >= pairs;
   auto* const exchange = reinterpret_cast<float*>(dynamic + (ring.base - shared_address(dynamic)) + a.exchange_offset) +

@@ -3,8 +3,8 @@
 
 namespace eadem::kernels::cuda {
 
-const void* mma16_warpgroups_kernel(int block_rows, bool tree) {
-  return stream_kernel_of<WarpgroupMma16>(block_rows, tree);
+const void* mma16_warpgroups_kernel(int rows, int levels) {
+  return stream_kernel_of<WarpgroupMma16, 8, 64>(rows, levels);
 }
 
 }  // namespace eadem::kernels::cuda

@@ -3,6 +3,6 @@
 
 namespace eadem::kernels::cuda {
 
-const void* mma16_warps_kernel(int block_rows, bool tree) { return stream_kernel_of<WarpMma16>(block_rows, tree); }
+const void* mma16_warps_kernel(int rows, int levels) { return stream_kernel_of<WarpMma16, 8, 64>(rows, levels); }
 
 }  // namespace eadem::kernels::cuda

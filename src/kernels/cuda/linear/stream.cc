@@ -28,32 +28,40 @@ CUtensorMap map_rows(const LinearShape& s, const void* data, int rows, int block
 // Dynamic shared memory of a CTA.
 int cta_bytes(const LinearPlan& plan) { return kProcessorBytes / plan.residents - kStaticBytes; }
 
-// Threads of a CTA that compute.
-int threads_of(const LinearPlan& plan) { return plan.warpgroups == 0 ? plan.outputs / 16 * 32 : plan.warpgroups * 128; }
+int levels_of(const LinearShape& s, const LinearPlan& plan) {
+  if (s.shards == 1) return 0;
+  return s.shards / plan.split <= 2 ? 1 : 2;
+}
 
 // Where the sums of a cluster's CTAs meet.
-int exchange_bytes(const LinearPlan& plan) { return plan.split == 1 ? 0 : plan.rows / 2 * threads_of(plan) * 4; }
+int exchange_bytes(const LinearPlan& plan) {
+  return plan.split == 1 ? 0 : std::max(plan.group_rows() / 2, plan.split) * linear_threads(plan) * 4;
+}
 
 // The parts of a stage, and how many there are.
 void lay_out_ring(const LinearPlan& plan, StreamArgs& a) {
   const LinearShape& s = a.shape;
   a.x_offset = static_cast<int>(numerics::round_up(a.item_outputs * kTileRowBytes, kAlign));
-  a.side_offset = a.x_offset + plan.rows * kTileRowBytes;
+  a.x_bytes = plan.own_row ? 0 : plan.rows * kTileRowBytes;
+  a.side_offset = a.x_offset + a.x_bytes;
   a.x_side_offset = a.side_offset;
   if (s.numerics == Numerics::kInt8) {
     a.entry_bytes = side_floats(s) * 4;
     a.x_side_offset += a.item_outputs * a.entry_bytes;
-    a.x_side_bytes = side_floats(s) * plan.rows * 4;
+    a.x_side_bytes = plan.own_row ? 0 : side_floats(s) * plan.rows * 4;
   }
   a.stage_bytes = static_cast<int>(numerics::round_up(a.x_side_offset + a.x_side_bytes, kAlign));
   // A last warpgroup of few outputs reads 64 rows of weights all the same: they must lie inside the memory.
   const int last_read = plan.warpgroups == 0 ? 0 : ((plan.warpgroups - 1) * plan.outputs + 64) * kTileRowBytes;
   // Half of a pair's sums go through memory.
-  const int exchange = a.gated ? plan.rows / 2 * threads_of(plan) / 2 * 4 : exchange_bytes(plan);
-  a.spare_bytes = std::max(exchange, last_read - a.stage_bytes);
-  a.stages = std::min((cta_bytes(plan) - kAlign - a.spare_bytes) / a.stage_bytes, kMaxStages);
+  const int exchange = a.gated ? plan.rows / 2 * linear_threads(plan) / 2 * 4 : exchange_bytes(plan);
+  const int own_row_bytes = plan.own_row ? k_tiles(s) / plan.split * (kTileRowBytes + 8) : 0;
+  a.spare_bytes = static_cast<int>(numerics::round_up(std::max(exchange, last_read - a.stage_bytes), kTileRowBytes));
+  a.stages = std::min((cta_bytes(plan) - kAlign - a.spare_bytes - own_row_bytes) / a.stage_bytes, kMaxStages);
   a.lanes = a.stages < 4 ? 1 : a.stages < 8 ? 2 : 4;
   a.exchange_offset = a.stages * a.stage_bytes;
+  a.own_row_offset = a.exchange_offset + a.spare_bytes;
+  a.spare_bytes += own_row_bytes;
 }
 
 StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, const QuantisedRows& quantised,
@@ -66,7 +74,11 @@ StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, c
     a.operands = swiglu->y, a.operands_stride = swiglu->y_stride, a.bad = swiglu->bad;
   }
   const bool int8 = s.numerics == Numerics::kInt8;
-  a.x = map_rows(s, int8 ? static_cast<const void*>(quantised.q) : call.x.operands, rows, plan.rows);
+  if (plan.own_row) {
+    a.own_row = call.x.operands;
+  } else {
+    a.x = map_rows(s, int8 ? static_cast<const void*>(quantised.q) : call.x.operands, rows, plan.rows);
+  }
   a.weights = call.weights;
   a.sides = call.weights + tile_offset(s, row_tiles(s), 0);
   a.x_side = quantised.side;
@@ -84,11 +96,13 @@ StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, c
 }
 
 const void* kernel_of(const LinearPlan& plan, const LinearShape& s) {
-  const bool tree = s.shards > 1, warps = plan.warpgroups == 0;
+  const bool warps = plan.warpgroups == 0;
+  const int rows = plan.group_rows(), levels = levels_of(s, plan);
   if (s.numerics == Numerics::kMma16) {
-    return warps ? mma16_warps_kernel(plan.rows, tree) : mma16_warpgroups_kernel(plan.rows, tree);
+    return warps ? mma16_warps_kernel(rows, levels) : mma16_warpgroups_kernel(rows, levels);
   }
-  return warps ? int8_warps_kernel(s.group, plan.rows, tree) : int8_warpgroups_kernel(s.group, plan.rows, tree);
+  return warps ? int8_warps_kernel(s.group, s.minimum, rows, levels)
+               : int8_warpgroups_kernel(s.group, s.minimum, rows, levels);
 }
 
 void launch_stream(cudaStream_t stream, const LinearPlan& plan, StreamArgs args, const void* kernel, int processors) {
@@ -96,13 +110,22 @@ void launch_stream(cudaStream_t stream, const LinearPlan& plan, StreamArgs args,
   const int bytes = kAlign + args.exchange_offset + args.spare_bytes;
   EADEM_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess);
   const int clusters = std::min(args.items, std::max(1, processors * plan.residents / plan.split));
-  const LaunchConfig config(dim3(static_cast<unsigned>(clusters * plan.split)), threads_of(plan) + 32,
+  const LaunchConfig config(dim3(static_cast<unsigned>(clusters * plan.split)), linear_threads(plan) + 32,
                             static_cast<size_t>(bytes), stream, plan.split);
   void* parameters[] = {&args};
   EADEM_CHECK(cudaLaunchKernelExC(config.get(), kernel, parameters) == cudaSuccess);
 }
 
 }  // namespace
+
+int linear_threads(const LinearPlan& plan) {
+  return (plan.warpgroups == 0 ? plan.outputs / 16 * 32 : plan.warpgroups * 128) * plan.row_groups;
+}
+
+int linear_registers(const LinearShape& s, const LinearPlan& plan) {
+  const bool int8 = s.numerics == Numerics::kInt8;
+  return int8 ? int8_registers(plan.warpgroups == 0, s.group, plan.group_rows(), levels_of(s, plan)) : kMostRegisters;
+}
 
 int linear_stages(const LinearShape& shape, const LinearPlan& plan) {
   StreamArgs a;

@@ -70,7 +70,7 @@ EADEM_DEVICE Source source_of(const StreamArgs& a, const Item& item) {
   source.first_rows = static_cast<uint32_t>(first_rows);
   source.second_rows = static_cast<uint32_t>(outputs - first_rows);
   source.stage_total = static_cast<uint32_t>((a.gated ? 2 : 1) * outputs * (kTileRowBytes + a.entry_bytes) +
-                                             a.block_rows * kTileRowBytes + a.x_side_bytes);
+                                             a.x_bytes + a.x_side_bytes);
   return source;
 }
 
@@ -129,7 +129,7 @@ EADEM_DEVICE void produce(const StreamArgs& a, const Ring& ring, int rank, int f
   for (int i = lane; i < early; i += a.lanes) {
     load_weights(a, source, ring.stage_at(a, i), ring.full_at(i), first_tile + i);
   }
-  wait_for_prerequisites();
+  if (a.own_row == nullptr) wait_for_prerequisites();
   int stage = lane, tile = lane, index = first_item;
   uint32_t parity = 0;
   for (bool asked = lane < early;; asked = asked && stage < early && parity == 0) {
@@ -145,7 +145,7 @@ EADEM_DEVICE void produce(const StreamArgs& a, const Ring& ring, int rank, int f
       barrier_wait(ring.empty_at(stage), parity ^ 1);
       load_weights(a, source, at, barrier, first_tile + tile);
     }
-    load_rows(a, item, at, barrier, first_tile + tile);
+    if (a.own_row == nullptr) load_rows(a, item, at, barrier, first_tile + tile);
     tile += a.lanes, stage += a.lanes;
     if (stage >= a.stages) stage -= a.stages, parity ^= 1;
   }

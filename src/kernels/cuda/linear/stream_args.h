@@ -13,8 +13,9 @@ struct StreamArgs {
   CUtensorMap x;  // rows x k_padded, boxes of [block rows][128 bytes]
   LinearShape shape;
   const std::byte* weights = nullptr;
-  const std::byte* sides = nullptr;  // int8: the scales among the weights
-  const float* x_side = nullptr;     // int8: [row block][tile of k][entries of a stage]
+  const std::byte* sides = nullptr;   // int8: the scales among the weights
+  const float* x_side = nullptr;      // int8: [row block][tile of k][entries of a stage]
+  const uint16_t* own_row = nullptr;  // int8: the only row's operands, which each CTA quantises by itself
   const float* bias = nullptr;
   float* y = nullptr;
   int64_t y_stride = 0;
@@ -30,12 +31,14 @@ struct StreamArgs {
   int stages = 0;           // of the ring
   int lanes = 1;            // of the producer warp that copy
   int x_offset = 0;         // in a stage, in bytes
+  int x_bytes = 0;          // of a stage
   int side_offset = 0;      // int8
   int x_side_offset = 0;    // int8
   int x_side_bytes = 0;     // int8, of a stage
   int stage_bytes = 0;      // a multiple of 1,024
   int exchange_offset = 0;  // behind the ring: where partial sums are exchanged
   int spare_bytes = 0;      // there
+  int own_row_offset = 0;   // behind that: the row [tile][128], then its scales [tile][2], equal
   bool add_to_y = false;
   // A layer of n / 2 gates and then n / 2 ups: half of an item's outputs are gates, the others their ups.
   bool gated = false;

@@ -52,6 +52,8 @@ EADEM_DEVICE void multiply(int32_t* d, const Fragment4& a, uint32_t b0, uint32_t
 template <int kRows>
 struct WarpMma16 {
   static constexpr int kWarps = 1;
+  static constexpr bool kOwnRow = false;
+  static constexpr int registers(int) { return kMostRegisters; }
   static EADEM_DEVICE void run(const StreamArgs& a, Consumer& c, float (&d)[kRows / 2]) {
 #pragma unroll
     for (int i = 0; i < kRows / 2; ++i) d[i] = 0.0f;
@@ -81,46 +83,166 @@ struct WarpMma16 {
   }
 };
 
-template <int kRows, int kGroups>
-struct WarpInt8 {
+// d = c + a b over 32 bytes.
+EADEM_DEVICE void multiply(int32_t* d, const Fragment4& a, uint32_t b0, uint32_t b1, const int32_t (&c)[4]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, "
+      "%13};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]),
+        "r"(c[3]));
+}
+
+// A chain lasts as long as its tiles one after the other: a wait, two loads, four dependent products, four steps of
+// float32. Only the last of these depends on the tile before, so the products of several tiles are under way together.
+template <int kRows, int kGroups, bool kMinimum>
+class WarpInt8 {
+ public:
   static constexpr int kWarps = 1;
+  static constexpr bool kOwnRow = kRows == 8 && kGroups == 1 && !kMinimum;
+  static constexpr int registers(int levels) { return int8_registers(true, 128 / kGroups, kRows, levels); }
+
   static EADEM_DEVICE void run(const StreamArgs& a, Consumer& c, float (&acc)[kRows / 2]) {
-    const int groups = a.shard_k / (kTileRowBytes / kGroups);
 #pragma unroll
     for (int i = 0; i < kRows / 2; ++i) acc[i] = 0.0f;
-    for (int first = 0; first < groups; first += kGroups) {
-      const uint32_t stage = c.ring.stage_at(a, c.cursor.stage);
-      const uint32_t weights = stage + static_cast<uint32_t>(c.output * kTileRowBytes);
-      const uint32_t rows = stage + static_cast<uint32_t>(a.x_offset);
-      barrier_wait(c.ring.full_at(c.cursor.stage), c.cursor.parity);
-      int32_t dot[kRows / 2];
+    const WarpInt8 chain(a, c);
+    int tile = 0;
+    // Tiles are waited for and handed back together: a shallow ring would run dry meanwhile.
+    if constexpr (kTogether > 2) {
+      for (; a.stages >= 12 && tile + 4 <= a.shard_tiles; tile += 4) chain.take_several<4>(a, c, acc);
+    }
+    if constexpr (kTogether > 1) {
+      for (; a.stages >= 8 && tile + 2 <= a.shard_tiles; tile += 2) chain.take_several<2>(a, c, acc);
+    }
+    for (; tile < a.shard_tiles; ++tile) chain.take_one(a, c, tile, acc);
+  }
+
+ private:
+  static constexpr int kTogether = kGroups > 1 ? 1 : kRows == 8 ? 4 : 2;
+  using Scales = GroupScales<kRows, kGroups, kMinimum>;
+
+  EADEM_DEVICE WarpInt8(const StreamArgs& a, const Consumer& c) : sides_(a, c) {
+    const int lane = c.lane();
+    weights_ = static_cast<uint32_t>((c.output + lane % 16) * kTileRowBytes + ((lane / 16 ^ lane % 8) << 4));
+    rows_ = static_cast<uint32_t>(a.x_offset + (c.row + lane % 8) * kTileRowBytes + ((lane / 8 ^ lane % 8) << 4));
+    groups_ = a.shard_k / (kTileRowBytes / kGroups);
+    own_row_ = kOwnRow && a.own_row != nullptr;
+    if (own_row_) {
+      // All rows of a fragment are that one.
+      const uint32_t row = c.ring.base + static_cast<uint32_t>(a.own_row_offset);
+      rows_ = row + static_cast<uint32_t>(lane / 8 << 4);
+      sides_.x = row + static_cast<uint32_t>(a.k_tiles / a.split * kTileRowBytes);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) bias_[i] = float_bias();
+  }
+
+  EADEM_DEVICE Fragment4 weights_at(uint32_t stage, int step) const {
+    return load_matrices((stage + weights_) ^ static_cast<uint32_t>(step << 5));
+  }
+  // What rows_ and sides_.x count from.
+  EADEM_DEVICE uint32_t rows_stage(uint32_t stage, int tile) const {
+    return own_row_ ? static_cast<uint32_t>(tile * kTileRowBytes) : stage;
+  }
+  EADEM_DEVICE uint32_t scales_stage(uint32_t stage, int tile) const {
+    return own_row_ ? static_cast<uint32_t>(tile * 8) : stage;
+  }
+  // 64 bytes of k, the half-th of the tile, of the j-th eight rows.
+  EADEM_DEVICE Fragment4 rows_at(uint32_t rows_stage, int j, int half) const {
+    return load_matrices((rows_stage + rows_ + static_cast<uint32_t>(j * 8 * kTileRowBytes)) ^
+                         static_cast<uint32_t>(half << 6));
+  }
+
+  // The next kTiles tiles of the shard, each a group.
+  template <int kTiles>
+  EADEM_DEVICE void take_several(const StreamArgs& a, Consumer& c, float (&acc)[kRows / 2]) const {
+    int slot[kTiles];
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      slot[t] = c.cursor.stage;
+      barrier_wait(c.ring.full_at(slot[t]), c.cursor.parity);
+      c.cursor.advance(a.stages);
+    }
+    int32_t dot[kTiles][kRows / 2];
+    Scales scales[kTiles];
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      const uint32_t stage = c.ring.stage_at(a, slot[t]);
+      const uint32_t rows = rows_stage(stage, c.tile + t);
+      scales[t].load(sides_, stage, scales_stage(stage, c.tile + t), 0);
+      const Fragment4 w[4] = {weights_at(stage, 0), weights_at(stage, 1), weights_at(stage, 2), weights_at(stage, 3)};
+#pragma unroll
+      for (int j = 0; j < kRows / 8; ++j) multiply_group(w, rows, j, dot[t] + 4 * j);
+    }
+    c.tile += kTiles;
+    __syncwarp();
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      if (c.lane() == 0) barrier_arrive(c.ring.empty_at(slot[t]));
+    }
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) scales[t].apply(dot[t], acc);
+  }
+
+  // The biased dot products of a tile that is one group, for eight rows.
+  EADEM_DEVICE void multiply_group(const Fragment4 (&w)[4], uint32_t rows_stage, int j, int32_t* dot) const {
+    const Fragment4 x[2] = {rows_at(rows_stage, j, 0), rows_at(rows_stage, j, 1)};
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      const uint32_t b0 = x[step / 2].r[step % 2 * 2], b1 = x[step / 2].r[step % 2 * 2 + 1];
+      if (step == 0) {
+        multiply(dot, w[step], b0, b1, bias_);
+      } else {
+        multiply(dot, w[step], b0, b1);
+      }
+    }
+  }
+
+  // The next tile, the tile-th of the shard.
+  EADEM_DEVICE void take_one(const StreamArgs& a, Consumer& c, int tile, float (&acc)[kRows / 2]) const {
+    const uint32_t stage = c.ring.stage_at(a, c.cursor.stage);
+    barrier_wait(c.ring.full_at(c.cursor.stage), c.cursor.parity);
+    Scales scales;
+    if constexpr (kGroups == 1) {
+      const uint32_t rows = rows_stage(stage, c.tile);
+      scales.load(sides_, stage, scales_stage(stage, c.tile), 0);
+      const Fragment4 w[4] = {weights_at(stage, 0), weights_at(stage, 1), weights_at(stage, 2), weights_at(stage, 3)};
+#pragma unroll
+      for (int j = 0; j < kRows / 8; ++j) {
+        int32_t dot[4];
+        multiply_group(w, rows, j, dot);
+        scales.apply(j, dot, acc);
+      }
+    } else {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         Fragment4 x[kRows / 8];
 #pragma unroll
-        for (int t = 0; t < kRows / 8; ++t) {
-          x[t] = load_rows_fragment(rows + static_cast<uint32_t>(t * 8 * kTileRowBytes), c.lane(), half);
-        }
+        for (int j = 0; j < kRows / 8; ++j) x[j] = rows_at(stage, j, half);
 #pragma unroll
-        for (int g = 0; g < 2; ++g) {
-          const int step = 2 * half + g;
-          const Fragment4 w = load_weights_fragment(weights, c.lane(), step);
-          if (step % (4 / kGroups) == 0) {
+        for (int g = 2 * half; g < 2 * half + 2; ++g) {
+          const Fragment4 w = weights_at(stage, g);
+          scales.load(sides_, stage, stage, g);
+          if (tile * kGroups + g >= groups_) continue;
 #pragma unroll
-            for (int i = 0; i < kRows / 2; ++i) dot[i] = 0;
-          }
-#pragma unroll
-          for (int t = 0; t < kRows / 8; ++t) multiply(dot + 4 * t, w, x[t].r[2 * g], x[t].r[2 * g + 1]);
-          if constexpr (kGroups == 4) {
-            if (first + step < groups) apply_group<kRows, kGroups>(a, c, stage, step, dot, acc);
+          for (int j = 0; j < kRows / 8; ++j) {
+            int32_t dot[4];
+            multiply(dot, w, x[j].r[g % 2 * 2], x[j].r[g % 2 * 2 + 1], bias_);
+            scales.apply(j, dot, acc);
           }
         }
       }
-      if constexpr (kGroups == 1) apply_group<kRows, kGroups>(a, c, stage, 0, dot, acc);
-      c.release(c.cursor.stage);
-      c.cursor.advance(a.stages);
     }
+    c.release(c.cursor.stage);
+    c.cursor.advance(a.stages);
+    ++c.tile;
   }
+
+  SideOffsets<kGroups, kMinimum> sides_;
+  uint32_t weights_, rows_;  // of this lane's addresses in a stage
+  int groups_;               // of a shard
+  bool own_row_;             // StreamArgs::own_row is there
+  int32_t bias_[4];
 };
 
 }  // namespace
