@@ -212,7 +212,7 @@ Result<void> check_cell(const Fields& fields, CellSpec& spec) {
   return {};
 }
 
-// true, or "cpu": a GPU's kernels for the few rows of this cell are those for one.
+// true, or "cpu": in free order a GPU may give the rows of this cell the bits of one row.
 Result<void> read_sensitive(Fields& fields, CellSpec& spec) {
   const toml::node* node = fields.take("sensitive");
   if (node == nullptr) return {};

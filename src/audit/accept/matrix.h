@@ -41,7 +41,7 @@ struct CellSpec {
   Limits limits;
   std::vector<std::string> numerics;  // short names; empty: all
   bool sensitive = false;             // the control runs it in free-order arithmetic and must see it fail
-  bool sensitive_on_gpu = false;      // there as well: its batches are large enough for other kernels
+  bool sensitive_on_gpu = false;      // there as well: kernels for its rows are seen to be others
 
   bool in(std::string_view matrix) const;
   const std::vector<std::string>& values_of(std::string_view matrix) const;
