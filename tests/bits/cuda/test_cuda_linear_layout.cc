@@ -77,7 +77,7 @@ TEST_P(CudaLinearLayout, PlansFitTheMachine) {
         }
         ASSERT_GE(cuda::linear_stages(s, plan), 2);
         ASSERT_EQ(s.shards % plan.split, 0);
-        ASSERT_LE(s.shards / plan.split, 1 << cuda::tree_levels(plan.rows));
+        ASSERT_LE(s.shards / plan.split, 1 << cuda::tree_levels(plan.group_rows()));
       }
     }
   }
