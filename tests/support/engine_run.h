@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,19 @@
 #include "engine/engine.h"
 
 namespace eadem::testing {
+
+// A request that draws: a prompt of `prompt` tokens below 100, two alternatives; all of it follows from `seed`.
+inline engine::SequenceRequest drawn_request(uint32_t seed, int prompt, int max_tokens) {
+  std::mt19937 rng(seed);
+  engine::SequenceRequest r;
+  for (int i = 0; i < prompt; ++i) r.prompt.push_back(static_cast<int32_t>(rng() % 100));
+  r.sampling.max_tokens = max_tokens;
+  r.sampling.temperature = 0.9f;
+  r.sampling.logprobs = 2;
+  r.seed = seed * 7919;
+  r.kv_hash = true;
+  return r;
+}
 
 struct Answer final : engine::Listener {
   std::vector<SampledToken> prompt, tokens;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
-#include <random>
 #include <set>
 
 #include "engine/engine.h"
@@ -26,13 +25,7 @@ using testing::FakeModel;
 using testing::FakeOptions;
 
 SequenceRequest ask(uint32_t seed, int prompt, int max_tokens) {
-  std::mt19937 rng(seed);
-  SequenceRequest r;
-  for (int i = 0; i < prompt; ++i) r.prompt.push_back(static_cast<int32_t>(rng() % 100));
-  r.sampling.max_tokens = max_tokens;
-  r.sampling.temperature = 0.9f;
-  r.sampling.logprobs = 2;
-  r.seed = seed * 7919;
+  SequenceRequest r = testing::drawn_request(seed, prompt, max_tokens);
   r.kv_hash = seed % 2 == 0;
   return r;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
-#include <random>
 
 #include "engine/engine.h"
 #include "support/engine_run.h"
@@ -18,29 +17,18 @@ using testing::Answer;
 using testing::Answers;
 using testing::digest;
 using testing::digests;
+using testing::drawn_request;
 using testing::FakeModel;
 using testing::FakeOptions;
 
-SequenceRequest ask(uint32_t seed, int prompt, int max_tokens) {
-  std::mt19937 rng(seed);
-  SequenceRequest r;
-  for (int i = 0; i < prompt; ++i) r.prompt.push_back(static_cast<int32_t>(rng() % 100));
-  r.sampling.max_tokens = max_tokens;
-  r.sampling.temperature = 0.9f;
-  r.sampling.logprobs = 2;
-  r.seed = seed * 7919;
-  r.kv_hash = true;
-  return r;
-}
-
 std::vector<SequenceRequest> mixed_requests() {
   std::vector<SequenceRequest> all;
-  for (int i = 0; i < 10; ++i) all.push_back(ask(static_cast<uint32_t>(i) + 1, 1 + 37 * i, 6 + i * 5 % 13));
+  for (int i = 0; i < 10; ++i) all.push_back(drawn_request(static_cast<uint32_t>(i) + 1, 1 + 37 * i, 6 + i * 5 % 13));
   all[2].sampling.repetition_penalty = 1.4f;
   all[3].sampling.frequency_penalty = 0.6f;
   all[4].sampling.prompt_logprobs = 1;
   all[5].sampling.temperature = 0;
-  all[6].sampling.golden_token_ids = ask(77, 6, 1).prompt;
+  all[6].sampling.golden_token_ids = drawn_request(77, 6, 1).prompt;
   all[7].sampling.prompt_logprobs = 0;
   all[7].sampling.max_tokens = 0;
   all[8].kv_hash = false;
@@ -130,7 +118,7 @@ TEST(Async, AStepIsUnderWayWhileTheOneBeforeIsTold) {
     auto engine = Engine::create(model, o).value();
     Watching watching;
     watching.engine = engine.get();
-    ASSERT_TRUE(engine->submit(ask(1, 20, 5), &watching).ok());
+    ASSERT_TRUE(engine->submit(drawn_request(1, 20, 5), &watching).ok());
     while (engine->step()) {
     }
     const std::vector<uint64_t> expected =
@@ -148,12 +136,12 @@ TEST(Async, CancelledAndLateSequencesFreeTheirBlocksAtTheNextStep) {
     o.async_scheduling = async;
     auto engine = Engine::create(model, o).value();
     Answer kept, cancelled, late, waiting;
-    ASSERT_TRUE(engine->submit(ask(1, 60, 30), &kept).ok());
-    const SequenceId id = engine->submit(ask(2, 600, 300), &cancelled).value();
-    SequenceRequest timed = ask(3, 600, 300);
+    ASSERT_TRUE(engine->submit(drawn_request(1, 60, 30), &kept).ok());
+    const SequenceId id = engine->submit(drawn_request(2, 600, 300), &cancelled).value();
+    SequenceRequest timed = drawn_request(3, 600, 300);
     timed.deadline = std::chrono::steady_clock::now() + std::chrono::hours(1);
     ASSERT_TRUE(engine->submit(timed, &late).ok());
-    SequenceRequest expired = ask(4, 10, 5);
+    SequenceRequest expired = drawn_request(4, 10, 5);
     expired.deadline = std::chrono::steady_clock::now();
     ASSERT_TRUE(engine->submit(expired, &waiting).ok());
     for (int i = 0; i < 8; ++i) engine->step();
@@ -202,8 +190,8 @@ TEST(Async, WhatIsCancelledEndsWhileAStepIsUnderWay) {
   Answers kept;
   for (int i = 0; i < 2; ++i) kept.push_back(std::make_unique<Answer>());
   Answer cancelled;
-  const SequenceId id = engine->submit(ask(2, 900, 300), &cancelled).value();
-  ASSERT_TRUE(engine->submit(ask(1, 60, 30), kept[0].get()).ok());
+  const SequenceId id = engine->submit(drawn_request(2, 900, 300), &cancelled).value();
+  ASSERT_TRUE(engine->submit(drawn_request(1, 60, 30), kept[0].get()).ok());
   for (int i = 0; i < 5; ++i) engine->step();
   EXPECT_TRUE(engine->wait());
   hold = true;
@@ -218,13 +206,14 @@ TEST(Async, WhatIsCancelledEndsWhileAStepIsUnderWay) {
   EXPECT_TRUE(cancelled.finished);
   EXPECT_LE(engine->load().kv_blocks_used, used - 15);
   // It needs blocks that the held step still writes to.
-  ASSERT_TRUE(engine->submit(ask(3, 1000, 20), kept[1].get()).ok());
+  ASSERT_TRUE(engine->submit(drawn_request(3, 1000, 20), kept[1].get()).ok());
   hold = false;
   go_on.set_value();
   EXPECT_TRUE(engine->wait());
   while (engine->step()) {
   }
-  EXPECT_EQ(digests(kept), (std::vector<std::string>{alone(ask(1, 60, 30)), alone(ask(3, 1000, 20))}));
+  EXPECT_EQ(digests(kept),
+            (std::vector<std::string>{alone(drawn_request(1, 60, 30)), alone(drawn_request(3, 1000, 20))}));
   EXPECT_EQ(engine->free_blocks(), engine->kv_blocks());
   EXPECT_GT(engine->counters().discarded_rows, 0u);
 }
@@ -235,7 +224,7 @@ TEST(Async, AnEngineMayEndWithAStepUnderWay) {
   o.async_scheduling = true;
   Answer answer;
   auto engine = Engine::create(model, o).value();
-  ASSERT_TRUE(engine->submit(ask(1, 300, 50), &answer).ok());
+  ASSERT_TRUE(engine->submit(drawn_request(1, 300, 50), &answer).ok());
   for (int i = 0; i < 3; ++i) engine->step();
   engine.reset();
   EXPECT_FALSE(answer.finished);
