@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <future>
+#include <limits>
 #include <set>
 
 #include "engine/engine.h"
@@ -180,38 +180,33 @@ TEST(Ahead, NotWithSpeculationOrATrace) {
   EXPECT_EQ(guessed.counters.ahead_steps, 0u);
 }
 
-// A model whose steps are held up until they are let go.
+// A model whose steps from the one of number `first` on are held up until they are let go.
 struct Held {
   std::promise<void> go_on;
-  std::atomic<bool> hold = false;
   std::unique_ptr<FakeModel> model;
   std::unique_ptr<Engine> engine;
 
-  Held(int batch, int blocks) : model(std::make_unique<FakeModel>(fake())) {
+  Held(int batch, int blocks, int first) : model(std::make_unique<FakeModel>(fake(first))) {
     Options o = options(batch, 512, blocks);
     o.async_scheduling = true;
     o.mixed_chunk = 1 << 16;
     engine = Engine::create(*model, o).value();
   }
-  FakeOptions fake() {
+  FakeOptions fake(int first) {
     FakeOptions fake;
     fake.draws = true;
-    fake.before_rows = [this, held = go_on.get_future().share()] {
-      if (hold) held.wait();
+    fake.before_rows = [first, number = 0, held = go_on.get_future().share()]() mutable {
+      if (number++ >= first) held.wait();
     };
     return fake;
   }
-  void let_go() {
-    hold = false;
-    go_on.set_value();
-  }
+  void let_go() { go_on.set_value(); }
 };
 
 TEST(Ahead, TheNextStepIsLaunchedWhileOneRuns) {
-  Held held(2, 64);
+  Held held(2, 64, 0);
   Answer answer;
   ASSERT_TRUE(held.engine->submit(ask(1, 20, 5), &answer).ok());
-  held.hold = true;
   held.engine->step();
   EXPECT_EQ(held.engine->counters().steps, 1u);
   held.engine->wake();
@@ -230,7 +225,7 @@ TEST(Ahead, TheNextStepIsLaunchedWhileOneRuns) {
 
 // What is cancelled ends while two steps are held up; its blocks serve others after both.
 TEST(Ahead, WhatIsCancelledEndsWhileStepsAreUnderWay) {
-  Held held(2, 21);
+  Held held(2, 21, 5);
   const auto alone = [](const SequenceRequest& request) {
     return run(options(1, 512, 64), {SequenceRequest(ask(9, 5, 5)), request}, {}).digests.back();
   };
@@ -240,14 +235,11 @@ TEST(Ahead, WhatIsCancelledEndsWhileStepsAreUnderWay) {
   Engine& engine = *held.engine;
   const SequenceId id = engine.submit(ask(3, 900, 300), &cancelled).value();
   ASSERT_TRUE(engine.submit(ask(1, 60, 30), kept[0].get()).ok());
-  for (int i = 0; i < 5; ++i) engine.step();
-  EXPECT_TRUE(engine.wait());
-  held.hold = true;
-  do {  // a step that was launched before still ends
-    engine.step();
-    engine.wake();
-  } while (engine.wait());
+  for (int i = 0; i < 6; ++i) engine.step();  // each waits for the step before the one that it launches
+  engine.wake();
+  EXPECT_FALSE(engine.wait());
   const uint64_t steps = engine.counters().steps;
+  EXPECT_EQ(steps, 7u) << "the first that is held, and the one after it";
   const int used = engine.load().kv_blocks_used;
   EXPECT_GE(used, 16);
   engine.cancel(id);
@@ -270,7 +262,7 @@ TEST(Ahead, WhatIsCancelledEndsWhileStepsAreUnderWay) {
 }
 
 TEST(Ahead, AnEngineMayEndWithStepsUnderWay) {
-  Held held(2, 64);
+  Held held(2, 64, std::numeric_limits<int>::max());
   Answer first, second;
   ASSERT_TRUE(held.engine->submit(ask(1, 300, 50), &first).ok());
   for (int i = 0; i < 3; ++i) held.engine->step();
