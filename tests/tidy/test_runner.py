@@ -23,7 +23,7 @@ class Runner(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.report = pathlib.Path(scratch.name) / "report"
 
-    def run_python(self, kind, code, timeout=20):
+    def run_python(self, kind, code, timeout=600):
         """Runs a suite whose command is a line of Python that may write the report at `argv[1]`."""
         command = [sys.executable, "-c", code, str(self.report)]
         return run_all.run_suite(run_all.Suite("sample", kind, command, timeout, self.report))

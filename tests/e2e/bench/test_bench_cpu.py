@@ -22,7 +22,7 @@ import report  # noqa: E402
 import run  # noqa: E402
 import targets  # noqa: E402
 import workers  # noqa: E402
-from serving import wait_until  # noqa: E402
+from serving import PATIENCE, wait_until  # noqa: E402
 from shapes import SHAPES  # noqa: E402
 
 PREFILL, ONE, SIXTEEN, MANY = plan.Point(0, 512), plan.Point(1, 64), plan.Point(16, 64), plan.Point(32, 64)
@@ -256,11 +256,11 @@ def state_of(process):
 def test_one_that_waits_is_stopped():
     process = stub("0.5")
     try:
-        wait_until(lambda: state_of(process) == "T", 10, "the process to be stopped")
+        wait_until(lambda: state_of(process) == "T", PATIENCE, "the process to be stopped")
         process.wake()
         assert process.ask("prefill", tokens=1, seed=1) == 0.5
         process.sleep()
-        wait_until(lambda: state_of(process) == "T", 10, "the process to be stopped again")
+        wait_until(lambda: state_of(process) == "T", PATIENCE, "the process to be stopped again")
     finally:
         process.close()
 

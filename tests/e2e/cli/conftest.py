@@ -10,7 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = os.environ.get("EADEM", str(ROOT / "build" / "eadem"))
 MODELS = ROOT / "tests" / "accuracy" / "fixtures" / "models"
-TIMEOUT = 120
+TIMEOUT = 600
 
 
 class Eadem:

@@ -42,7 +42,7 @@ class Puller:
             env={**self.environment, **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
 
     def packaged(self, model=MODEL, **environment):

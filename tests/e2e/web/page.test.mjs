@@ -26,6 +26,7 @@ beforeEach(() =>
     requests: [],
     headers: [],
     cancelled: 0,
+    listed: 0,
   }),
 );
 
@@ -89,6 +90,9 @@ for (const kind of ["Chat", "Completion"]) {
     stub.hold = 5;
     const { page, finish } = await open(browser, stub.origin, { hash: PLAYGROUND });
     await page.getByRole("radio", { name: kind }).check();
+    // The page has to know the model before it can name it: what it asks for later comes after that.
+    await until(() => stub.listed > 0);
+    await page.evaluate(() => fetch("/v1/models").then((response) => response.json()));
     await send(page);
     await tokens(page).nth(4).waitFor(); // before the sixth is even sent
     assert.equal(await tokens(page).count(), 5);

@@ -96,6 +96,7 @@ class Stub {
     this.headers = []; // of those requests
     this.asked = new Map(); // prompts by their hash
     this.cancelled = 0; // answers whose client went
+    this.listed = 0; // replies that name the models
     this.refuse = null; // (path) -> { status, message, retryAfter } or null
     this.key = ""; // where set, the API asks for it
     this.pace = 0; // ms between tokens
@@ -135,8 +136,11 @@ class Stub {
       return this.error(response, { status: 401, message: "no API key was given, or it is not one of the server's" });
     }
     if (path === "/v1/stats") return this.json(response, 200, this.stats());
-    if (path === "/v1/models")
-      return this.json(response, 200, { object: "list", data: [{ id: "smollm2-135m", object: "model" }] });
+    if (path === "/v1/models") {
+      this.json(response, 200, { object: "list", data: [{ id: "smollm2-135m", object: "model" }] });
+      this.listed += 1;
+      return;
+    }
     if (path === "/v1/chat/completions" || path === "/v1/completions") {
       this.requests.push(JSON.parse(body));
       this.headers.push(request.headers);

@@ -67,9 +67,13 @@ TEST_F(Endpoints, TheFingerprintHasALongForm) {
 }
 
 TEST_F(Endpoints, AnAnswerIsVerifiedAndATamperedOneIsNot) {
-  const Answer answer =
-      api().post("/v1/completions",
-                 {{"prompt", "the cat"}, {"n", 3}, {"max_tokens", 10}, {"logprobs", 2}, {"return_token_ids", true}});
+  // Without a seed: an answer that ends where it likes may have a single token.
+  const Answer answer = api().post("/v1/completions", {{"prompt", "the cat"},
+                                                       {"n", 3},
+                                                       {"max_tokens", 10},
+                                                       {"ignore_eos", true},
+                                                       {"logprobs", 2},
+                                                       {"return_token_ids", true}});
   ASSERT_EQ(answer.status, 200) << answer.body;
   for (int index = 0; index < 3; ++index) {
     const ordered_json& choice = answer.body["choices"][static_cast<size_t>(index)];
