@@ -195,7 +195,7 @@ using Fma32Walk = OperandWalk<Numerics::kFma32>;
 #endif
 
 struct Int8Walk {
-  alignas(64) int32_t words[kBlockX / 4 * Dot::kWords];
+  alignas(64) int32_t words[kBlockX / 4];
   int begin, length;
   static constexpr int kPanels = kInt8Panels;
 
@@ -204,7 +204,7 @@ struct Int8Walk {
     begin = p.k, length = p.length;
     for (int r = 0; r < p.rows; ++r) {
       const int8_t* from = call.x.q + static_cast<int64_t>(p.row + r) * call.shape->k_padded + p.k;
-      expand_int8(from, length, words + r * (length / 4 * Dot::kWords));
+      memcpy(words + r * (length / 4), from, static_cast<size_t>(length));
     }
   }
   EADEM_LANE void run(const LinearCall& call, const Piece& p, float* sums, int64_t stride) const {
@@ -213,8 +213,7 @@ struct Int8Walk {
     const int group = p.k / s.group;
     const std::byte* const first = call.weights + static_cast<size_t>(p.panel) * panel_bytes;
     const int64_t side = static_cast<int64_t>(p.row) * s.groups() + group;
-    const Int8Rows x{words + (p.k - begin) / 4 * Dot::kWords, call.x.scale + side, call.x.sum + side,
-                     length / 4 * Dot::kWords, s.groups()};
+    const Int8Rows x{words + (p.k - begin) / 4, call.x.scale + side, call.x.sum + side, length / 4, s.groups()};
     int8_chains(sums, stride, x, p.rows, first, panel_bytes, p.panels, s, group, group + p.length / s.group);
   }
 };

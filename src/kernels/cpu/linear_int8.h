@@ -8,9 +8,12 @@
 // are float32, or float16 where they are known to be. A stored -128 is as good as any other value: nothing here takes a
 // weight's absolute value.
 //
-// Quads are four weights of each lane; Dot sums their products with x. Where the machine multiplies unsigned by signed
-// bytes, weights are offset (Dot::kOffset, or a nibble's 8) and a Dot starts from minus the offset times x's sum.
+// Quads are four weights of each lane; Dot sums their products with x, four int8 as an int32 word. Where VNNI multiplies
+// unsigned by signed bytes, weights are offset (Dot::kOffset), as nibbles are everywhere (by 8, if they have no
+// minimum): minus the offset times x's sum is what a Dot starts from, or adds in the end.
 #pragma once
+
+#include <type_traits>
 
 #include "kernels/cpu/vec.h"
 #include "kernels/cpu/linear_chain.h"
@@ -45,7 +48,7 @@ constexpr size_t int8_side_at(const LinearShape& s, int g) {
          static_cast<size_t>(g % 2) * int8_side_bytes(s);
 }
 
-// Rows of int8 activations, their quads expanded to what Dot reads: [k / 4][Dot::kWords].
+// Rows of int8 activations, four to a word.
 struct Int8Rows {
   const int32_t* words = nullptr;
   const float* scale = nullptr;  // per group
@@ -53,19 +56,6 @@ struct Int8Rows {
   int64_t stride = 0;            // words from row to row
   int64_t side_stride = 0;       // scales, and sums, from row to row
 };
-
-// Expands q for Int8Rows. k: a multiple of 4.
-EADEM_FN void expand_int8(const int8_t* q, int k, int32_t* words) {
-  for (int i = 0; i < k; i += 4) {
-    if constexpr (Dot::kWords == 1) {
-      memcpy(words++, q + i, 4);
-    } else {
-      *words++ = static_cast<int32_t>((static_cast<uint32_t>(q[i]) & 0xffffu) | static_cast<uint32_t>(q[i + 2]) << 16);
-      *words++ =
-          static_cast<int32_t>((static_cast<uint32_t>(q[i + 1]) & 0xffffu) | static_cast<uint32_t>(q[i + 3]) << 16);
-    }
-  }
-}
 
 // Scales (or minima) of Vec::kWidth outputs, from `lane` of those at `side`.
 EADEM_LANE Vec load_scales(const LinearShape& s, const std::byte* side, int lane) {
@@ -103,18 +93,21 @@ EADEM_LANE T* opaque(T* pointer) {
   return pointer;
 }
 
+template <bool kNibbles>
+using DotOf = std::conditional_t<kNibbles, NibbleDot, Dot>;
+
 // Step i of a group: a quad of each lane, or two where they are nibbles.
 template <int kRows, int kPanels, bool kNibbles>
-EADEM_LANE void int8_step(Dot (&dot)[kRows][kPanels * kVecs], const int32_t* const (&words)[kRows],
-                          const std::byte* const (&panel)[kPanels], int i, int offset) {
+EADEM_LANE void int8_step(DotOf<kNibbles> (&dot)[kRows][kPanels * kVecs], const int32_t* const (&words)[kRows],
+                          const std::byte* const (&panel)[kPanels], int i) {
   constexpr int kAll = kPanels * kVecs, kQuads = kNibbles ? 2 : 1;
-  Quads w[kQuads][kAll];
+  std::conditional_t<kNibbles, NibbleQuads, Quads> w[kQuads][kAll];
 #pragma GCC unroll 8
   for (int v = 0; v < kAll; ++v) {
     const std::byte* part = panel[v / kVecs] + i * kQuadBytes + v % kVecs * sizeof(Vec);
     if (v % kVecs == 0) __builtin_prefetch(part + kAhead);
     if constexpr (kNibbles) {
-      Quads::load_nibbles(part, offset, w[0][v], w[kQuads - 1][v]);
+      load_nibbles(part, w[0][v], w[kQuads - 1][v]);
     } else {
       w[0][v] = Quads::load(part);
     }
@@ -124,48 +117,49 @@ EADEM_LANE void int8_step(Dot (&dot)[kRows][kPanels * kVecs], const int32_t* con
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-      for (int v = 0; v < kAll; ++v) dot[r][v].add_products(w[quad][v], words[r] + (i * kQuads + quad) * Dot::kWords);
+      for (int v = 0; v < kAll; ++v) dot[r][v].add_products(w[quad][v], words[r] + i * kQuads + quad);
     }
   }
 }
 
 // The dot products of one group of kRows x kPanels, of which quads are the first panel's.
 template <int kRows, int kPanels, int kGroup, bool kNibbles>
-EADEM_LANE void int8_group_dots(Dot (&dot)[kRows][kPanels * kVecs], const Int8Rows& x, const std::byte* quads,
-                                size_t panel_stride, int offset) {
+EADEM_LANE void int8_group_dots(DotOf<kNibbles> (&dot)[kRows][kPanels * kVecs], const Int8Rows& x,
+                                const std::byte* quads, size_t panel_stride, int offset) {
   constexpr int kSteps = kGroup / 4 / (kNibbles ? 2 : 1);
   const int32_t* words[kRows];
   const std::byte* panel[kPanels];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     words[r] = opaque(x.words + r * x.stride);
-    const Dot start = Dot::start(x.sum[r * x.side_stride], offset);
+    const auto start = DotOf<kNibbles>::start(-offset * x.sum[r * x.side_stride]);
 #pragma GCC unroll 8
     for (int v = 0; v < kPanels * kVecs; ++v) dot[r][v] = start;
   }
 #pragma GCC unroll 8
   for (int p = 0; p < kPanels; ++p) panel[p] = opaque(quads + p * panel_stride);
   // Of one row, which waits for memory, a long loop reads 8 % less than a short one.
-  if constexpr (kRows > 2 && Dot::kWords == 1) {
+  if constexpr (kRows > 2) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kSteps; ++i) int8_step<kRows, kPanels, kNibbles>(dot, words, panel, i, offset);
+    for (int i = 0; i < kSteps; ++i) int8_step<kRows, kPanels, kNibbles>(dot, words, panel, i);
   } else {
 #pragma GCC unroll 2
-    for (int i = 0; i < kSteps; ++i) int8_step<kRows, kPanels, kNibbles>(dot, words, panel, i, offset);
+    for (int i = 0; i < kSteps; ++i) int8_step<kRows, kPanels, kNibbles>(dot, words, panel, i);
   }
 }
 
 // sum = fma(dot, scales, sum) for one group (and for its minimum).
-template <int kRows, int kAll>
-EADEM_LANE void int8_group_scale(Vec (&sum)[kRows][kAll], const Dot (&dot)[kRows][kAll], const Int8Rows& x,
-                                 const std::byte* side, size_t panel_stride, const LinearShape& s) {
+template <int kRows, int kAll, class AnyDot>
+EADEM_LANE void int8_group_scale(Vec (&sum)[kRows][kAll], const AnyDot (&dot)[kRows][kAll], const Int8Rows& x,
+                                 const std::byte* side, size_t panel_stride, const LinearShape& s, int offset) {
 #pragma GCC unroll 8
   for (int v = 0; v < kAll; ++v) {
     const std::byte* const scales = side + v / kVecs * panel_stride;
     const Vec w_scale = load_scales(s, scales, v % kVecs * Vec::kWidth);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      sum[r][v] = fma(to_float(dot[r][v].total()), mul(Vec(x.scale[r * x.side_stride]), w_scale), sum[r][v]);
+      const IVec total = dot[r][v].total(-offset * x.sum[r * x.side_stride]);
+      sum[r][v] = fma(to_float(total), mul(Vec(x.scale[r * x.side_stride]), w_scale), sum[r][v]);
     }
     if (!s.minimum) continue;
     const Vec minimum = load_scales(s, scales + scale_bytes(s), v % kVecs * Vec::kWidth);
@@ -191,11 +185,11 @@ template <int kRows, int kPanels, int kGroup, bool kNibbles>
     for (int v = 0; v < kAll; ++v) sum[r][v] = Vec::load(acc + r * acc_stride + v * Vec::kWidth);
   }
   for (int g = begin; g < end; ++g) {
-    Dot dot[kRows][kAll];
+    DotOf<kNibbles> dot[kRows][kAll];
     int8_group_dots<kRows, kPanels, kGroup, kNibbles>(dot, x, quads.at, panel_stride, offset);
-    int8_group_scale(sum, dot, x, side.at, panel_stride, s);
+    int8_group_scale(sum, dot, x, side.at, panel_stride, s, offset);
     quads.advance(), side.advance();
-    x.words += kGroup / 4 * Dot::kWords, x.scale += 1, x.sum += 1;
+    x.words += kGroup / 4, x.scale += 1, x.sum += 1;
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {

@@ -120,63 +120,70 @@ EADEM_LANE void store_low_halves(uint16_t* p, IVec a) {
 // have.
 struct Quads {
   __m256i v;
-  EADEM_LANE static void load_nibbles(const void* p, int, Quads& first, Quads& second) {
-    const __m256i line = _mm256_loadu_si256(static_cast<const __m256i*>(p)), low = _mm256_set1_epi8(15);
-    first.v = _mm256_and_si256(line, low), second.v = _mm256_and_si256(_mm256_srli_epi16(line, 4), low);
-  }
   EADEM_LANE static Quads load(const void* p) {
     return {_mm256_xor_si256(_mm256_loadu_si256(static_cast<const __m256i*>(p)), _mm256_set1_epi8(-128))};
   }
 };
+struct NibbleQuads : Quads {};
 
-// Sums of four-element products in each lane, from what their offset will have added in the end. x_sum: of the group.
+// Sums of four-element products in each lane, from what their offset will have added in the end.
 struct Dot {
-  static constexpr int kWords = 1;  // int32 words of x that a quad takes: its four int8
   static constexpr int kOffset = 128;
   IVec sum;
-  EADEM_LANE static Dot start(int32_t x_sum, int offset) { return {IVec(-offset * x_sum)}; }
+  EADEM_LANE static Dot start(int32_t offset) { return {IVec(offset)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
     sum = IVec(_mm256_dpbusd_avx_epi32(sum.v, w.v, _mm256_set1_epi32(*x)));
   }
-  EADEM_LANE IVec total() const { return sum; }
+  EADEM_LANE IVec total(int32_t) const { return sum; }
 };
+using NibbleDot = Dot;
 #else
-// Four int8 of each lane as two pairs of int16: elements 0 and 2 times 256, elements 1 and 3.
+// Four int8 of each lane, and their magnitudes: products are of unsigned by signed bytes, so x takes the weight's sign.
 struct Quads {
-  __m256i even, odd;
-  EADEM_LANE explicit Quads(__m256i line) : even(_mm256_slli_epi16(line, 8)), odd(_mm256_srai_epi16(line, 8)) {}
-  Quads() = default;
-  EADEM_LANE static Quads load(const void* p) { return Quads(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
-  EADEM_LANE static void load_nibbles(const void* p, int zero, Quads& first, Quads& second) {
-    const __m256i line = _mm256_loadu_si256(static_cast<const __m256i*>(p)), low = _mm256_set1_epi8(15);
-    const __m256i offset = _mm256_set1_epi8(static_cast<char>(zero));
-    first = Quads(_mm256_sub_epi8(_mm256_and_si256(line, low), offset));
-    second = Quads(_mm256_sub_epi8(_mm256_and_si256(_mm256_srli_epi16(line, 4), low), offset));
+  __m256i v, magnitude;
+  EADEM_LANE static Quads load(const void* p) {
+    const __m256i line = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+    return {line, _mm256_abs_epi8(line)};
   }
+};
+struct NibbleQuads {
+  __m256i v;
 };
 
-// Sums of four-element products in each lane. The even sum is 256 times too large until the end: 64 products of a group
-// of 128 stay below 2^29.
+EADEM_LANE __m256i pairs_of_int16(__m256i a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
+
+// Sums of four-element products in each lane. Two products are at most 2 * 128 * 127 and fit an int16.
 struct Dot {
-  static constexpr int kWords = 2;  // int32 words of x that a quad takes: int16 pairs (0, 2) and (1, 3)
-  IVec even, odd;
   static constexpr int kOffset = 0;
-  EADEM_LANE static Dot start(int32_t, int) { return {IVec(0), IVec(0)}; }
+  IVec sum;
+  EADEM_LANE static Dot start(int32_t) { return {IVec(0)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
-    even = add(even, IVec(_mm256_madd_epi16(w.even, _mm256_set1_epi32(x[0]))));
-    odd = add(odd, IVec(_mm256_madd_epi16(w.odd, _mm256_set1_epi32(x[1]))));
+    // One after the other: GCC begins with the products of all rows else, and keeps sums in memory for want of registers.
+    asm volatile("" ::: "memory");
+    const __m256i products = _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(_mm256_set1_epi32(*x), w.v));
+    sum = add(sum, IVec(pairs_of_int16(products)));
   }
-  EADEM_LANE IVec total() const { return add(shift_right<8>(even), odd); }
+  EADEM_LANE IVec total(int32_t) const { return sum; }
+};
+// Of nibbles, whose group's sums fit an int16 too: 8 pairs of at most 2 * 15 * 127.
+struct NibbleDot {
+  static_assert(numerics::kStoredGroup / 4 * 2 * 15 * 127 < 1 << 15);
+  __m256i sum;
+  EADEM_LANE static NibbleDot start(int32_t) { return {_mm256_setzero_si256()}; }
+  EADEM_LANE void add_products(NibbleQuads w, const int32_t* x) {
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w.v, _mm256_set1_epi32(*x)));
+  }
+  EADEM_LANE IVec total(int32_t offset) const { return add(IVec(pairs_of_int16(sum)), IVec(offset)); }
 };
 #endif
+EADEM_LANE void load_nibbles(const void* p, NibbleQuads& first, NibbleQuads& second) {
+  const __m256i line = _mm256_loadu_si256(static_cast<const __m256i*>(p)), low = _mm256_set1_epi8(15);
+  first.v = _mm256_and_si256(line, low), second.v = _mm256_and_si256(_mm256_srli_epi16(line, 4), low);
+}
 
 // Shapes of the inner blocks: rows x panels whose chains fill the registers.
 inline constexpr int kFmaRows = 3, kFmaPanels = 1;
-#if defined(__AVXVNNI__)
 inline constexpr int kInt8Rows = 4, kInt8Panels = 1;
-#else
-inline constexpr int kInt8Rows = 2, kInt8Panels = 1;
-#endif
 
 }  // namespace
 }  // namespace eadem::kernels::cpu

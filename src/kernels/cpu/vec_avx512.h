@@ -120,55 +120,67 @@ EADEM_LANE void store_operands(uint16_t* p, Vec x) {
 // have.
 struct Quads {
   __m512i v;
-  EADEM_LANE static void load_nibbles(const void* p, int, Quads& first, Quads& second) {
-    const __m512i line = _mm512_loadu_si512(p), low = _mm512_set1_epi8(15);
-    first.v = _mm512_and_si512(line, low), second.v = _mm512_and_si512(_mm512_srli_epi16(line, 4), low);
-  }
   EADEM_LANE static Quads load(const void* p) {
     return {_mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128))};
   }
 };
+struct NibbleQuads : Quads {};
 
-// Sums of four-element products in each lane, from what their offset will have added in the end. x_sum: of the group.
+// Sums of four-element products in each lane, from what their offset will have added in the end.
 struct Dot {
-  static constexpr int kWords = 1;  // int32 words of x that a quad takes: its four int8
   static constexpr int kOffset = 128;
   IVec sum;
-  EADEM_LANE static Dot start(int32_t x_sum, int offset) { return {IVec(-offset * x_sum)}; }
+  EADEM_LANE static Dot start(int32_t offset) { return {IVec(offset)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
     sum = IVec(_mm512_dpbusd_epi32(sum.v, w.v, _mm512_set1_epi32(*x)));
   }
-  EADEM_LANE IVec total() const { return sum; }
+  EADEM_LANE IVec total(int32_t) const { return sum; }
 };
+using NibbleDot = Dot;
 #else
-// Four int8 of each lane as two pairs of int16: elements 0 and 2 times 256, elements 1 and 3.
+// The magnitudes of four int8 of each lane: products are of unsigned by signed bytes, so x is negated where the weight
+// is negative.
 struct Quads {
-  __m512i even, odd;
-  EADEM_LANE explicit Quads(__m512i line) : even(_mm512_slli_epi16(line, 8)), odd(_mm512_srai_epi16(line, 8)) {}
-  Quads() = default;
-  EADEM_LANE static Quads load(const void* p) { return Quads(_mm512_loadu_si512(p)); }
-  EADEM_LANE static void load_nibbles(const void* p, int zero, Quads& first, Quads& second) {
-    const __m512i line = _mm512_loadu_si512(p), low = _mm512_set1_epi8(15);
-    const __m512i offset = _mm512_set1_epi8(static_cast<char>(zero));
-    first = Quads(_mm512_sub_epi8(_mm512_and_si512(line, low), offset));
-    second = Quads(_mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(line, 4), low), offset));
+  __m512i magnitude;
+  __mmask64 negative;
+  EADEM_LANE static Quads load(const void* p) {
+    const __m512i line = _mm512_loadu_si512(p);
+    return {_mm512_abs_epi8(line), _mm512_movepi8_mask(line)};
   }
+};
+struct NibbleQuads {
+  __m512i v;
 };
 
-// Sums of four-element products in each lane. The even sum is 256 times too large until the end: 64 products of a group
-// of 128 stay below 2^29.
+EADEM_LANE __m512i pairs_of_int16(__m512i a) { return _mm512_madd_epi16(a, _mm512_set1_epi16(1)); }
+
+// Sums of four-element products in each lane. Two products are at most 2 * 128 * 127 and fit an int16.
 struct Dot {
-  static constexpr int kWords = 2;  // int32 words of x that a quad takes: int16 pairs (0, 2) and (1, 3)
-  IVec even, odd;
   static constexpr int kOffset = 0;
-  EADEM_LANE static Dot start(int32_t, int) { return {IVec(0), IVec(0)}; }
+  IVec sum;
+  EADEM_LANE static Dot start(int32_t) { return {IVec(0)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
-    even = add(even, IVec(_mm512_madd_epi16(w.even, _mm512_set1_epi32(x[0]))));
-    odd = add(odd, IVec(_mm512_madd_epi16(w.odd, _mm512_set1_epi32(x[1]))));
+    const __m512i quad = _mm512_set1_epi32(*x);
+    const __m512i turned = _mm512_mask_sub_epi8(quad, w.negative, _mm512_setzero_si512(), quad);
+    sum = add(sum, IVec(pairs_of_int16(_mm512_maddubs_epi16(w.magnitude, turned))));
   }
-  EADEM_LANE IVec total() const { return add(shift_right<8>(even), odd); }
+  EADEM_LANE IVec total(int32_t) const { return sum; }
+};
+// Of nibbles, whose group's sums fit an int16 too: 8 pairs of at most 2 * 15 * 127.
+struct NibbleDot {
+  static_assert(numerics::kStoredGroup / 4 * 2 * 15 * 127 < 1 << 15);
+  __m512i sum;
+  EADEM_LANE static NibbleDot start(int32_t) { return {_mm512_setzero_si512()}; }
+  EADEM_LANE void add_products(NibbleQuads w, const int32_t* x) {
+    sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16(w.v, _mm512_set1_epi32(*x)));
+  }
+  EADEM_LANE IVec total(int32_t offset) const { return add(IVec(pairs_of_int16(sum)), IVec(offset)); }
 };
 #endif
+EADEM_LANE void load_nibbles(const void* p, NibbleQuads& first, NibbleQuads& second) {
+  const __m512i line = _mm512_loadu_si512(p), low = _mm512_set1_epi8(15);
+  first.v = _mm512_and_si512(line, low), second.v = _mm512_and_si512(_mm512_srli_epi16(line, 4), low);
+}
 
 // Shapes of the inner blocks: rows x panels whose chains fill the registers.
 inline constexpr int kFmaRows = 6, kFmaPanels = 2;

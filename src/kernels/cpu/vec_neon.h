@@ -108,41 +108,40 @@ EADEM_LANE void store_low_halves(uint16_t* p, IVec a) { vst1_u16(p, vmovn_u32(vr
 struct Quads {
   int8x16_t v;
   EADEM_LANE static Quads load(const void* p) { return {vld1q_s8(static_cast<const int8_t*>(p))}; }
-  EADEM_LANE static void load_nibbles(const void* p, int zero, Quads& first, Quads& second) {
-    const uint8x16_t line = vld1q_u8(static_cast<const uint8_t*>(p));
-    const int8x16_t offset = vdupq_n_s8(static_cast<int8_t>(zero));
-    first.v = vsubq_s8(vreinterpretq_s8_u8(vandq_u8(line, vdupq_n_u8(15))), offset);
-    second.v = vsubq_s8(vreinterpretq_s8_u8(vshrq_n_u8(line, 4)), offset);
-  }
 };
+struct NibbleQuads : Quads {};
+EADEM_LANE void load_nibbles(const void* p, NibbleQuads& first, NibbleQuads& second) {
+  const uint8x16_t line = vld1q_u8(static_cast<const uint8_t*>(p));
+  first.v = vreinterpretq_s8_u8(vandq_u8(line, vdupq_n_u8(15)));
+  second.v = vreinterpretq_s8_u8(vshrq_n_u8(line, 4));
+}
 
 #if defined(__ARM_FEATURE_DOTPROD)
-// Sums of four-element products in each lane.
+// Sums of four-element products in each lane, from what their offset will have added in the end.
 struct Dot {
-  static constexpr int kWords = 1;  // int32 words of x that a quad takes: its four int8
   static constexpr int kOffset = 0;
   IVec sum;
-  EADEM_LANE static Dot start(int32_t, int) { return {IVec(0)}; }
+  EADEM_LANE static Dot start(int32_t offset) { return {IVec(offset)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
     sum = IVec(vdotq_s32(sum.v, w.v, vreinterpretq_s8_s32(vdupq_n_s32(*x))));
   }
-  EADEM_LANE IVec total() const { return sum; }
+  EADEM_LANE IVec total(int32_t) const { return sum; }
 };
 #else
 // Sums of four-element products: each half holds two outputs, two partial sums each.
 struct Dot {
-  static constexpr int kWords = 1;  // int32 words of x that a quad takes: its four int8
   IVec low, high;
   static constexpr int kOffset = 0;
-  EADEM_LANE static Dot start(int32_t, int) { return {IVec(0), IVec(0)}; }
+  EADEM_LANE static Dot start(int32_t) { return {IVec(0), IVec(0)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
     const int8x16_t quad = vreinterpretq_s8_s32(vdupq_n_s32(*x));
     low = IVec(vpadalq_s16(low.v, vmull_s8(vget_low_s8(w.v), vget_low_s8(quad))));
     high = IVec(vpadalq_s16(high.v, vmull_high_s8(w.v, quad)));
   }
-  EADEM_LANE IVec total() const { return IVec(vpaddq_s32(low.v, high.v)); }
+  EADEM_LANE IVec total(int32_t offset) const { return add(IVec(vpaddq_s32(low.v, high.v)), IVec(offset)); }
 };
 #endif
+using NibbleDot = Dot;
 
 // Shapes of the inner blocks: rows x panels whose chains fill the registers.
 inline constexpr int kFmaRows = 2, kFmaPanels = 1;

@@ -162,6 +162,35 @@ TEST(StoredInt8, GivesTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(AllNumerics, Linear, ::testing::ValuesIn(numerics::kAllNumerics),
                          [](const auto& param) { return std::string(numerics::short_name(param.param)); });
 
+// The largest products and sums of a group there are, which intermediate results of 16 bits only just hold: all weights at
+// one end, and x at the ends, with one sign or with signs by turns.
+TEST(StoredInt8, TheLargestSumsAreExact) {
+  for (const Int8Weights stored : {Int8Weights::kAny, Int8Weights::kHalves, Int8Weights::kNibbles}) {
+    for (const bool minimum : {false, true}) {
+      for (const int group : {32, 128}) {
+        if (stored != Int8Weights::kAny && group != 32) continue;
+        LinearShape shape = make_shape(Numerics::kInt8, 49, 256, 1, group, minimum);
+        shape.stored = stored;
+        Draw draw(14);
+        Layer layer = random_layer(shape, 9, kNormal, false, false, draw);
+        const int offset = stored != Int8Weights::kNibbles ? -128 : minimum ? 0 : -8;
+        const int ends[] = {offset, stored != Int8Weights::kNibbles ? 127 : 15 + offset};
+        for (size_t i = 0; i < layer.wq.size(); ++i) {
+          layer.wq[i] = static_cast<int8_t>(ends[i / static_cast<size_t>(shape.k_padded) % 2]);
+        }
+        for (size_t i = 0; i < layer.x.size(); ++i) {
+          const size_t row = i / static_cast<size_t>(shape.k_padded);
+          const bool negative = row % 3 == 0 || (row % 3 == 1 && i % 2 == 0);
+          layer.x[i] = numerics::bf16_operand(negative ? -2.5f : 2.5f);
+        }
+        quantise_rows(layer);
+        EXPECT_EQ(std::abs(layer.x_sum[0]), 127 * group);
+        expect_equal(layer, kNormal, 1, draw);
+      }
+    }
+  }
+}
+
 TEST(KernelSets, TheRegistryIsSound) {
   EXPECT_EQ(all_kernel_sets().back(), &reference());
   EXPECT_TRUE(best_kernel_set().supported());
