@@ -51,6 +51,14 @@ EADEM_INLINE void for_row_blocks(int rows, const Run& run) {
   }
 }
 
+// The pointer as one that the compiler knows nothing of: what is read through it is read again, and no distances to it
+// are kept. There would be far more of either than registers.
+template <class T>
+EADEM_LANE T* opaque(T* pointer) {
+  asm("" : "+r"(pointer));
+  return pointer;
+}
+
 // Expands operands for ChainRows. k: a multiple of 16.
 template <Numerics kTree>
 EADEM_FN void expand_operands(const uint16_t* operands, int k, float* value, float* power) {
@@ -141,39 +149,75 @@ EADEM_INLINE Vec add_truncating(IVec a, IVec b) {
   return result;
 }
 
-// One MMA16: carry + sum of 16 products x[i] * w[i], w's power-of-two parts in p. All of it is exact but the two
-// truncations: scaled by 2^(25 - e) each term's integer part is what the tensor core keeps.
-EADEM_INLINE Vec mma16_step(Vec carry, const Vec* w, const Vec* p, const float* x, const float* x_power) {
+// The 16 weights of a lane, and their power-of-two parts: expanded once for several rows.
+struct KeptWeights {
+  Vec value[numerics::kGroup], power[numerics::kGroup];
+
+  EADEM_LANE explicit KeptWeights(const std::byte* lines) {
+#pragma GCC unroll 8
+    for (int i = 0; i < numerics::kGroup; i += 2) {
+      const IVec pairs = IVec::load(lines + i / 2 * kPairBytes);
+      value[i] = even(pairs), value[i + 1] = odd(pairs);
+      power[i] = power_of(value[i]), power[i + 1] = power_of(value[i + 1]);
+    }
+  }
+  EADEM_LANE void pair(int i, Vec& first, Vec& second) const { first = value[i], second = value[i + 1]; }
+  EADEM_LANE void powers(int i, Vec& first, Vec& second) const { first = power[i], second = power[i + 1]; }
+  EADEM_LANE const KeptWeights& again() const { return *this; }
+};
+
+// The same for one row: expanding them twice is less than to keep 32 vectors in memory.
+struct ReadWeights {
+  const std::byte* lines;
+
+  EADEM_LANE void pair(int i, Vec& first, Vec& second) const {
+    const IVec pairs = IVec::load(lines + i / 2 * kPairBytes);
+    first = even(pairs), second = odd(pairs);
+  }
+  EADEM_LANE void powers(int i, Vec& first, Vec& second) const {
+    pair(i, first, second);
+    first = power_of(first), second = power_of(second);
+  }
+  EADEM_LANE ReadWeights again() const { return {opaque(lines)}; }
+};
+
+// One MMA16: carry + sum of 16 products x[i] * w[i]. All of it is exact but the two truncations: scaled by 2^(25 - e)
+// each term's integer part is what the tensor core keeps.
+template <class Weights>
+EADEM_INLINE Vec mma16_step(Vec carry, const Weights& weights, const float* x, const float* x_power) {
   Vec top0(0x1p-100f), top1(0x1p-100f);  // no nonzero product is smaller; a smaller carry is a multiple of 2^-125
+  Vec first, second;
 #pragma GCC unroll 16
   for (int i = 0; i < numerics::kGroup; i += 2) {
-    top0 = max(top0, mul(p[i], Vec(x_power[i])));
-    top1 = max(top1, mul(p[i + 1], Vec(x_power[i + 1])));
+    weights.powers(i, first, second);
+    top0 = max(top0, mul(first, Vec(x_power[i])));
+    top1 = max(top1, mul(second, Vec(x_power[i + 1])));
   }
   const Vec top = max(max(top0, top1), power_of(carry));
   const Vec scale = float_of(sub(IVec((127 + 25 + 127) << 23), bits_of(top)));  // 2^25 / top
   IVec low(0), high = truncate(mul(carry, scale));
+  const auto& again = weights.again();
 #pragma GCC unroll 16
   for (int i = 0; i < numerics::kGroup; i += 2) {
-    low = add(low, truncate(mul(mul(w[i], Vec(x[i])), scale)));
-    high = add(high, truncate(mul(mul(w[i + 1], Vec(x[i + 1])), scale)));
+    again.pair(i, first, second);
+    low = add(low, truncate(mul(mul(first, Vec(x[i])), scale)));
+    high = add(high, truncate(mul(mul(second, Vec(x[i + 1])), scale)));
   }
   return mul(mul(add_truncating(low, high), Vec(0x1p-25f)), top);
 }
 
-// One group of 16 k for all rows and one vector of outputs: the weights are expanded once.
+// One group of 16 k for all rows and one vector of outputs.
 EADEM_INLINE void mma16_group(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* lines) {
-  Vec w[numerics::kGroup], p[numerics::kGroup];
 #pragma GCC unroll 8
-  for (int i = 0; i < numerics::kGroup; i += 2) {
-    __builtin_prefetch(lines + i / 2 * kPairBytes + kAhead);
-    const IVec pairs = IVec::load(lines + i / 2 * kPairBytes);
-    w[i] = even(pairs), w[i + 1] = odd(pairs);
-    p[i] = power_of(w[i]), p[i + 1] = power_of(w[i + 1]);
+  for (int i = 0; i < numerics::kGroup; i += 2) __builtin_prefetch(lines + i / 2 * kPairBytes + kAhead);
+  if (rows == 1) {
+    mma16_step(Vec::load(acc), ReadWeights{lines}, x.value, x.power).store(acc);
+    return;
   }
+  const KeptWeights weights(lines);
   for (int r = 0; r < rows; ++r) {
     float* carry = acc + r * acc_stride;
-    mma16_step(Vec::load(carry), w, p, x.value + r * x.stride, x.power + r * x.stride).store(carry);
+    mma16_step(Vec::load(carry), weights, x.value + r * x.stride, x.power + r * x.stride).store(carry);
   }
 }
 

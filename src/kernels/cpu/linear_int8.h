@@ -85,14 +85,6 @@ struct GroupCursor {
   }
 };
 
-// The pointer as one that the compiler knows nothing of. It would else keep the distance to every element that a group
-// touches, of which there are far more than registers.
-template <class T>
-EADEM_LANE T* opaque(T* pointer) {
-  asm("" : "+r"(pointer));
-  return pointer;
-}
-
 template <bool kNibbles>
 using DotOf = std::conditional_t<kNibbles, NibbleDot, Dot>;
 
