@@ -8,9 +8,9 @@
 // are float32, or float16 where they are known to be. A stored -128 is as good as any other value: nothing here takes a
 // weight's absolute value.
 //
-// Quads are four weights of each lane; Dot sums their products with x, four int8 as an int32 word. Where VNNI multiplies
-// unsigned by signed bytes, weights are offset (Dot::kOffset), as nibbles are everywhere (by 8, if they have no
-// minimum): minus the offset times x's sum is what a Dot starts from, or adds in the end.
+// Quads are four weights of each lane; Dot sums their products with x, four int8 as an int32 word. Where VNNI
+// multiplies unsigned by signed bytes, weights are offset (Dot::kOffset), as nibbles are everywhere (by 8, if they have
+// no minimum): minus the offset times x's sum is what a Dot starts from, or adds in the end.
 #pragma once
 
 #include <type_traits>

@@ -158,7 +158,7 @@ struct Dot {
   IVec sum;
   EADEM_LANE static Dot start(int32_t) { return {IVec(0)}; }
   EADEM_LANE void add_products(Quads w, const int32_t* x) {
-    // One after the other: GCC begins with the products of all rows else, and keeps sums in memory for want of registers.
+    // One after the other: GCC begins with the products of all rows else, and has no registers left for the sums.
     asm volatile("" ::: "memory");
     const __m256i products = _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(_mm256_set1_epi32(*x), w.v));
     sum = add(sum, IVec(pairs_of_int16(products)));

@@ -162,8 +162,8 @@ TEST(StoredInt8, GivesTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(AllNumerics, Linear, ::testing::ValuesIn(numerics::kAllNumerics),
                          [](const auto& param) { return std::string(numerics::short_name(param.param)); });
 
-// The largest products and sums of a group there are, which intermediate results of 16 bits only just hold: all weights at
-// one end, and x at the ends, with one sign or with signs by turns.
+// The largest products and sums of a group there are, which intermediate results of 16 bits only just hold: all weights
+// at one end, and x at the ends, with one sign or with signs by turns.
 TEST(StoredInt8, TheLargestSumsAreExact) {
   for (const Int8Weights stored : {Int8Weights::kAny, Int8Weights::kHalves, Int8Weights::kNibbles}) {
     for (const bool minimum : {false, true}) {
