@@ -5,8 +5,8 @@
 // 512 bytes with 32 of scales would else move each second group off the cache lines that tiles load. A last group
 // without a neighbour leaves the place of one empty. Nibbles (Int8Weights) are [group / 8][16][4] bytes, byte j of an
 // output holding element j of eight below element j + 4, each with 8 added where there is no minimum. Scales and minima
-// are float32, or float16 where they are known to be. A stored -128 is as good as any other value: nothing here takes a
-// weight's absolute value.
+// are float32, or float16 where they are known to be. A stored -128 is as good as any other value: where a magnitude is
+// taken, it is an unsigned byte.
 //
 // Quads are four weights of each lane; Dot sums their products with x, four int8 as an int32 word. Where VNNI
 // multiplies unsigned by signed bytes, weights are offset (Dot::kOffset), as nibbles are everywhere (by 8, if they have
