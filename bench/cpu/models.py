@@ -1,10 +1,12 @@
 """The models of `./dev bench cpu`, made on the spot as GGUF files that every engine loads.
 
 usage: models.py smollm2-135m|qwen3-0.6b|llama-3.2-1b F16|BF16|Q8_0|Q4_1 TARGET.gguf --smollm2 Q4_1.gguf
+       models.py smollm2-135m vocabulary TARGET.gguf --smollm2 Q4_1.gguf
 
 SmolLM2-135M-Instruct in four formats from its Q4_1 file, with a context of 40,960 (its own is 8,192), so that 32k can
 be asked of it: its weights stay as they are. Beside it models with random weights in the shapes of Qwen3-0.6B and
-Llama-3.2-1B, whose vocabulary is SmolLM2's with unused tokens after it.
+Llama-3.2-1B, whose vocabulary is SmolLM2's with unused tokens after it. A file of SmolLM2's vocabulary without tensors
+(`vocabulary` in place of a format makes one, of 2 MB) does where the whole one cannot be had: all weights are random.
 
 F16, BF16 and Q8_0: every matrix in that format. Q4_1: matrices in Q4_1, the tied embedding in Q8_0, as SmolLM2's file
 has it. Needs numpy and gguf (.venv).
@@ -13,6 +15,7 @@ has it. Needs numpy and gguf (.venv).
 import argparse
 import os
 import pathlib
+import struct
 
 import gguf
 import numpy as np
@@ -156,9 +159,25 @@ def make_smollm2(path, source, file_format):
     write(writer)
 
 
+def make_vocabulary(path, source):
+    """The source's vocabulary, without tensors."""
+    writer = gguf.GGUFWriter(path, "llama")
+    add_vocabulary(writer, gguf.GGUFReader(source), SHAPES["smollm2-135m"].vocabulary)
+    write(writer)
+
+
+def has_weights(path):
+    """Whether a GGUF file has tensors, by its header alone: to read a vocabulary takes seconds."""
+    with open(path, "rb") as file:
+        _, _, tensors = struct.unpack("<4sIQ", file.read(16))
+    return tensors > 0
+
+
 def make(target, name, file_format, smollm2):
-    """Writes the model to `target`. smollm2: SmolLM2's Q4_1 file."""
-    if name == "smollm2-135m":
+    """Writes the model to `target`. smollm2: SmolLM2's Q4_1 file, or its vocabulary alone."""
+    if file_format == "vocabulary":
+        make_vocabulary(target, smollm2)
+    elif name == "smollm2-135m" and has_weights(smollm2):
         make_smollm2(target, smollm2, file_format)
     else:
         make_random(target, SHAPES[name], file_format, smollm2)
@@ -178,7 +197,7 @@ def model_file(folder, name, file_format, smollm2):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=SHAPES)
-    parser.add_argument("format", choices=FORMATS)
+    parser.add_argument("format", choices=(*FORMATS, "vocabulary"))
     parser.add_argument("target")
     parser.add_argument("--smollm2", required=True)
     options = parser.parse_args()

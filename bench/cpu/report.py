@@ -39,14 +39,20 @@ def cell_text(cell):
 
 def settings_of(result):
     machine, lineups = result["machine"], result["lineups"]
-    rounds, others = lineups[0]["key"][-1], max(lineup["others_share"] for lineup in lineups)
+    rounds, others = lineups[0]["key"][-1], [x["others_share"] for x in lineups if "others_share" in x]
+    usable = machine.get("usable", machine["cores"])
+    pinned = f" (pinned to {usable})" if usable < machine["cores"] else ""
     lines = [
-        f"{machine['cpu']} (family {machine['family']} model {machine['model']}), {machine['cores']} cores, "
+        f"{machine['cpu']} (family {machine['family']} model {machine['model']}), {machine['cores']} cores{pinned}, "
         f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['system']}; commit {result['commit']}, {result['date']}. "
         f"{rounds} rounds in turn; tokens a second, median and spread (largest less smallest, over the "
-        f"median). Prompts of {SHORT} tokens before decoding, unless said. During the runs other work took "
-        f"at most {others * 100:.0f} % of the machine's CPU time."
+        f"median). Prompts of {SHORT} tokens before decoding, unless said."
     ]
+    if others:
+        whose = "the CPU time of these cores" if pinned else "the machine's CPU time"
+        lines[0] += f" During the runs other work took at most {max(others) * 100:.0f} % of {whose}."
+    if result["settings"].get("random_weights"):
+        lines.append("SmolLM2-135M has random weights here too, in its own shape and with its own vocabulary.")
     versions = sorted(
         {(d["engine"], d["version"]) for x in result["lineups"] for d in x["loaded"].values() if "version" in d}
     )

@@ -6,6 +6,9 @@ engine once a round, who begins rotates, those that wait are stopped. Prompts ar
 of 4k tokens or more, which is read once, each round decodes further. Writes JSON (--out), prints tables, and with
 --docs puts tables and plots into docs/performance.md. An engine or a cell that fails is told, not left out.
 
+The file is written after each point. Where time is short, --points, --without and several runs with --resume into one
+file put first what matters most, and --minutes ends in time.
+
 bench/peers/setup.sh installs the peers.
 """
 
@@ -13,6 +16,7 @@ import argparse
 import contextlib
 import datetime
 import json
+import math
 import os
 import pathlib
 import platform
@@ -25,10 +29,10 @@ import time
 import plan
 import report
 from figures import best_variants, summary
-from models import model_file
+from models import has_weights, model_file
 from shapes import SHAPES
 from targets import evaluate
-from workers import VARIANTS, Launcher, WorkerError
+from workers import VARIANTS, Launcher, OutOfTime, WorkerError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WARM_STEPS = 2
@@ -52,6 +56,7 @@ def machine():
         "family": info.get("cpu family", ""),
         "model": info.get("model", ""),
         "cores": os.cpu_count(),
+        "usable": len(os.sched_getaffinity(0)),  # fewer where taskset pinned this process
         "features": [flag for flag in FLAGS if flag in flags],
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -74,8 +79,8 @@ def memory_available():
 
 
 class CpuClock:
-    """Share of the machine's CPU time that went to others than this process and those it started, since it was made. To
-    be read when what was started has ended and been waited for."""
+    """Share of the CPU time of the cores that this process may use that went to others than it and those it started,
+    since it was made. To be read when what was started has ended and been waited for."""
 
     def __init__(self):
         self.start = self._ticks()
@@ -83,7 +88,9 @@ class CpuClock:
     @staticmethod
     def _ticks():
         """(all, busy, own)"""
-        ticks = [int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        lines = [line.split() for line in pathlib.Path("/proc/stat").read_text().splitlines()]
+        ticks = [sum(map(int, column)) for column in zip(*(words[1:9] for words in lines if words[0] in mine))]
         times = os.times()
         own = times.user + times.system + times.children_user + times.children_system
         return sum(ticks), sum(ticks) - ticks[3] - ticks[4], own * os.sysconf("SC_CLK_TCK")
@@ -127,15 +134,20 @@ def fresh_steps(point, model, round_number, rounds):
     return each * rounds if round_number == 0 else None
 
 
-def run_point(workers, point, lineup, rounds, seed):
-    """Cells of a point: every worker once a round, the first one rotates."""
+def run_point(workers, point, lineup, rounds, seed, end=math.inf):
+    """Cells of a point: every worker once a round, the first one rotates. end: when the run's time is over; who would
+    outlast it does not begin."""
     cells = {c: {"contender": c.name, "rows": point.rows, "context": point.context, "samples": []} for c in workers}
+    for contender, cell in cells.items():
+        needed, left = plan.cell_seconds(contender, point, lineup, rounds), end - time.monotonic()
+        if needed > left:
+            cell["error"] = f"left out: about {needed:.0f} s, and {max(0, left):.0f} were left"
     for number in range(rounds):
         order = list(workers)
         order = order[number % len(order) :] + order[: number % len(order)]
         for contender in order:
             cell, worker = cells[contender], workers[contender]
-            if "error" in cell:
+            if "error" in cell or time.monotonic() > end:
                 continue
             worker.wake()
             try:
@@ -143,11 +155,15 @@ def run_point(workers, point, lineup, rounds, seed):
                 cell["samples"].append(measure(worker, contender, point, lineup.model, seed + number, fresh))
                 if contender.engine != "serve" and (point.context < plan.LONG or number == rounds - 1):
                     worker.ask("stop")
+            except OutOfTime:
+                break  # the others' time is over as well
             except WorkerError as error:
                 cell["error"] = str(error)
             finally:
                 worker.sleep()
     for cell in cells.values():
+        if "error" not in cell and len(cell["samples"]) < min(rounds, 2):
+            cell["error"] = "left out: the run's time was over"
         if "error" not in cell:
             cell.update(summary(cell["samples"]))
         say(f"  {cell['contender']}, {point.name}: {report.cell_text(cell)}")
@@ -201,11 +217,16 @@ def warm(workers, lineup):
             worker.sleep()
 
 
-def run_lineup(lineup, options, launcher, rounds, seed):
+def left_out(cell):
+    return cell.get("error", "").startswith("left out")
+
+
+def run_lineup(lineup, options, launcher, rounds, seed, keep=lambda result: None, end=math.inf):
+    """What a line-up comes to. keep: is given what there is after each point."""
     say(f"{lineup.model}, {lineup.threads} threads, {len(lineup.contenders)} contenders")
     clock = CpuClock()
     result = {"key": key_of(lineup, rounds), "model": lineup.model, "threads": lineup.threads}
-    result |= {"ceilings": {}, "loaded": {}, "cells": []}
+    result |= {"unfinished": True, "ceilings": {}, "loaded": {}, "cells": []}
     try:
         result["ceilings"] = ceilings(options, lineup, options.quick)
     except WorkerError as error:
@@ -216,18 +237,21 @@ def run_lineup(lineup, options, launcher, rounds, seed):
         warm(workers, lineup)
         for index, (point, taking) in enumerate(lineup.cells()):
             some = {c: workers[c] for c in taking if c in workers}
-            result["cells"] += run_point(some, point, lineup, rounds, seed + 1000 * index) if some else []
+            result["cells"] += run_point(some, point, lineup, rounds, seed + 1000 * index, end) if some else []
             result["cells"] += [
                 {"contender": c.name, "rows": point.rows, "context": point.context, "samples": [], "error": refused[c]}
                 for c in taking
                 if c in refused
             ]
+            keep(result)
         for contender, worker in workers.items():
             result["loaded"][contender.name]["peak_resident_bytes"] = worker.resident()
     finally:
         for worker in workers.values():
             worker.close()
     result["others_share"] = clock.others()
+    result["unfinished"] = any(left_out(cell) for cell in result["cells"])
+    keep(result)
     return result
 
 
@@ -239,7 +263,11 @@ def parse():
     add("--models", default="", help="only these, separated by commas: " + ", ".join(SHAPES))
     add("--engines", default="", help="only these: eadem, serve, llama.cpp, OpenVINO")
     add("--formats", default="", help="only these: BF16 (F16 of OpenVINO with it), Q8_0, Q4_1")
+    add("--points", default="", help="only these, as tables name them: prefill 512, decode 1, decode 1 at 4k")
+    add("--without", default="", help="not those whose names begin so: eadem mma16, eadem serve, llama.cpp Q4_1")
     add("--threads", type=int, help="only line-ups with that many threads")
+    add("--minutes", type=float, help="end within so many: what would take longer than what is left is left out")
+    add("--tuned", help="a result whose settings of the peers are used, instead of trying which are best")
     add("--isa", default="", help="kernel set of eadem [its own choice]")
     add("--busy", action="store_true", help="peers' waiting threads sleep: on a machine with other work")
     add("--estimate", action="store_true", help="print what would run and for how long, and end")
@@ -247,7 +275,7 @@ def parse():
     add("--seed", type=int, default=1, help="of the prompts")
     add("--out", default=str(ROOT / "build" / "bench-cpu.json"), help="[build/bench-cpu.json]")
     add("--docs", action="store_true", help="put tables and plots into docs/performance.md and docs/images/")
-    add("--smollm2", default=os.environ.get("EADEM_SMOLLM2"), help="SmolLM2's Q4_1 file [EADEM_SMOLLM2, or pulled]")
+    add("--smollm2", default=os.environ.get("EADEM_SMOLLM2"), help="its Q4_1 or vocabulary [EADEM_SMOLLM2, or pulled]")
     add("--models-folder", default=os.environ.get("EADEM_BENCH_MODELS", str(ROOT / ".cache" / "bench-models")))
     add("--llama-python", default=os.environ.get("EADEM_LLAMA_PYTHON", str(ROOT / ".venv-llama" / "bin" / "python")))
     add(
@@ -266,14 +294,20 @@ def chosen(options):
         return [word.strip() for word in text.split(",") if word.strip()]
 
     models, engines, formats = listed(options.models), listed(options.engines), listed(options.formats)
+    names, without = listed(options.points), tuple(listed(options.without))
     contenders = [
-        c for c in plan.CONTENDERS if (not engines or c.engine in engines) and (not formats or c.group in formats)
+        c
+        for c in plan.CONTENDERS
+        if (not engines or c.engine in engines)
+        and (not formats or c.group in formats)
+        and not (without and c.name.startswith(without))
     ]
     wanted = [
-        (model, threads, points)
+        (model, threads, tuple(point for point in points if not names or point.name in names))
         for model, threads, points in (plan.QUICK if options.quick else plan.FULL)
         if (not models or model in models) and options.threads in (None, threads)
     ]
+    wanted = [entry for entry in wanted if entry[2]]
     return plan.lineups(wanted, contenders, options.rounds, 0.7 * memory_available())
 
 
@@ -289,8 +323,12 @@ def earlier(out, new):
     if not out.exists():
         return new
     old = json.loads(out.read_text())
-    same_commit = old.get("commit", "").split()[:1] == new["commit"].split()[:1]
-    if not same_commit or any(old.get(key) != new[key] for key in ("what", "machine", "settings")):
+
+    def told(result):
+        machine = {**result.get("machine", {}), "memory_bytes": 0}  # some virtual machines' grows while it is used
+        return result.get("commit", "").split()[:1], machine, result.get("what"), result.get("settings")
+
+    if told(old) != told(new):
         say(f"{out} is of another commit, machine or setting: begun anew")
         return new
     return {**old, "command": new["command"]}
@@ -309,7 +347,7 @@ def find_smollm2(options):
 def estimate(lineups, options):
     """Seconds, about, of everything."""
     total = sum(plan.seconds_of(lineup, options.rounds) for lineup in lineups)
-    if not options.quick and lineups:
+    if not options.quick and not options.tuned and lineups:
         total += sum(TUNE_SECONDS * len(VARIANTS.get(c.engine, [])) for c in lineups[0].contenders)
     cells = sum(len(taking) for x in lineups for _, taking in x.cells())
     say(f"{cells} cells, {options.rounds} rounds: about {total / 60:.0f} minutes on a quiet machine")
@@ -320,17 +358,31 @@ def estimate(lineups, options):
 
 
 def run_all(lineups, options, result, out):
-    started, launcher = time.monotonic(), Launcher(options)
+    started = time.monotonic()
+    end = started + 60 * options.minutes if options.minutes else math.inf
+    launcher = Launcher(options, end)
     if not options.quick:
+        if options.tuned:
+            result["tuned"] = json.loads(pathlib.Path(options.tuned).read_text())["tuned"]
         if not result.get("tuned"):
             say("the peers' best settings")
             result["tuned"] = tune(lineups[0], options, launcher, options.seed + 50_000)
         best = best_variants(result["tuned"])
         launcher.settings = {c: best[c.name] for c in plan.CONTENDERS if c.name in best}
     for number, lineup in enumerate(lineups):
-        result["lineups"].append(run_lineup(lineup, options, launcher, options.rounds, options.seed + 100_000 * number))
-        result["targets"] = evaluate(report.Figures(result))
-        out.write_text(json.dumps(result, indent=1) + "\n")  # after each, so that an interrupted run leaves something
+        before = [x for x in result["lineups"] if x["key"] != key_of(lineup, options.rounds)]
+
+        def keep(found, before=before):
+            result["lineups"] = [*before, found]
+            result["targets"] = evaluate(report.Figures(result))
+            partial = out.with_suffix(".partial")  # whoever copies the file while this runs has a whole one
+            partial.write_text(json.dumps(result, indent=1) + "\n")
+            os.replace(partial, out)
+
+        if time.monotonic() > end:
+            say(f"no time for {lineup.model}, {lineup.threads} threads")
+            continue
+        run_lineup(lineup, options, launcher, options.rounds, options.seed + 100_000 * number, keep, end)
         left = sum(plan.seconds_of(x, options.rounds) for x in lineups[number + 1 :])
         say(f"{(time.monotonic() - started) / 60:.1f} minutes so far, about {left / 60:.0f} to go")
 
@@ -342,23 +394,26 @@ def main():
     lineups = chosen(options)
     if not lineups:
         sys.exit("bench: the options leave nothing to measure")
+    settings = {"seed": options.seed, "quick": options.quick, "busy": options.busy, "isa": options.isa}
+    if not options.estimate:
+        find_smollm2(options)
+        settings |= {} if has_weights(options.smollm2) else {"random_weights": True}
     result = {
         "what": "bench cpu",
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
         "command": shlex.join(["./dev", "bench", "cpu", *sys.argv[1:]]),
         "machine": machine(),
-        "settings": {"seed": options.seed, "quick": options.quick, "busy": options.busy, "isa": options.isa},
+        "settings": settings,
         "lineups": [],
     }
     if options.resume:
         result = earlier(out, result)
-        done = [lineup["key"] for lineup in result["lineups"]]
+        done = [lineup["key"] for lineup in result["lineups"] if not lineup.get("unfinished")]
         lineups = [lineup for lineup in lineups if key_of(lineup, options.rounds) not in done]
     estimate(lineups, options)
     if options.estimate:
         return
-    find_smollm2(options)
     out.parent.mkdir(parents=True, exist_ok=True)
     if lineups:
         run_all(lineups, options, result, out)

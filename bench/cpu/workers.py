@@ -6,6 +6,7 @@ their work; a stopped process cannot.
 
 import asyncio
 import json
+import math
 import os
 import pathlib
 import random
@@ -31,10 +32,16 @@ class WorkerError(Exception):
     """The engine cannot do this: the text stands in the cell instead of a figure."""
 
 
-class Process:
-    """A process that speaks the protocol of bench/cpu/worker.cc on its stdin and stdout."""
+class OutOfTime(WorkerError):
+    """The whole run's time is over."""
 
-    def __init__(self, command, environment=None):
+
+class Process:
+    """A process that speaks the protocol of bench/cpu/worker.cc on its stdin and stdout. end: when the run's time is
+    over, and with it whatever is asked."""
+
+    def __init__(self, command, environment=None, end=math.inf):
+        self.end = end
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self.process = subprocess.Popen(
             [str(word) for word in command],
@@ -52,11 +59,13 @@ class Process:
         self.sleep()
 
     def _read(self, seconds):
-        end = time.monotonic() + seconds
+        end = min(time.monotonic() + seconds, self.end)
         while b"\n" not in self.buffer:
             ready, _, _ = select.select([self.process.stdout], [], [], max(0, end - time.monotonic()))
             if not ready:
                 self.process.kill()  # it is not known in which state it is: nothing more is measured with it
+                if end == self.end:
+                    raise OutOfTime("left out: the run's time was over")
                 raise WorkerError(f"no answer within {seconds} s")
             piece = os.read(self.process.stdout.fileno(), 1 << 16)
             if not piece:
@@ -182,10 +191,10 @@ VARIANTS = {
 
 
 class Launcher:
-    """Starts what a contender needs. options: the harness's command line."""
+    """Starts what a contender needs. options: the harness's command line; end: when the run's time is over."""
 
-    def __init__(self, options):
-        self.options = options
+    def __init__(self, options, end=math.inf):
+        self.options, self.end = options, end
         self.settings = {}  # contender: the variant that tune() chose
         self.quiet = {}
         if options.busy:  # their spinning threads collapse where other work has the cores
@@ -199,7 +208,8 @@ class Launcher:
         size = ["--threads", lineup.threads, "--rows", lineup.rows(), "--positions", lineup.positions(rounds)]
         if contender.engine == "eadem":
             isa = ["--isa", options.isa] if options.isa else []
-            return Process([options.worker, "-m", path, "--numerics", contender.numerics, *size, *isa])
+            command = [options.worker, "-m", path, "--numerics", contender.numerics, *size, *isa]
+            return Process(command, end=self.end)
         if contender.engine == "llama.cpp":
             python, script = options.llama_python, "llama_cpp_worker.py"
         else:
@@ -207,4 +217,4 @@ class Launcher:
         if not python or not pathlib.Path(python).exists():
             raise WorkerError("not installed here (bench/peers/setup.sh)")
         words = self.settings.get(contender, []) if variant is None else variant
-        return Process([python, ROOT / "bench" / "peers" / script, path, *size, *words], self.quiet)
+        return Process([python, ROOT / "bench" / "peers" / script, path, *size, *words], self.quiet, self.end)

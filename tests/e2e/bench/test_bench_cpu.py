@@ -1,13 +1,16 @@
 """The harness of `./dev bench cpu`: what its samples come to, what it tells, and the processes that it times."""
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import statistics
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 
+import gguf
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -16,6 +19,7 @@ FIXTURE = ROOT / "tests" / "accuracy" / "fixtures" / "models" / "smollm2"
 sys.path[:0] = [str(ROOT / "bench" / "cpu"), str(ROOT / "tests" / "support")]
 
 import figures  # noqa: E402
+import models  # noqa: E402
 import plan  # noqa: E402
 import plot  # noqa: E402
 import report  # noqa: E402
@@ -362,5 +366,53 @@ def test_a_run_goes_on_where_another_of_its_kind_ended(tmp_path):
     kept = run.earlier(out, new)
     assert len(kept["lineups"]) == 1 and kept["command"] == "later"
     assert run.earlier(out, new | {"commit": "another"})["lineups"] == [], "of another commit"
+    grown = {**new["machine"], "memory_bytes": 1 << 36}
+    assert len(run.earlier(out, new | {"machine": grown})["lineups"]) == 1, "memory grows while it is used"
+    assert run.earlier(out, new | {"machine": {**grown, "usable": 1}})["lineups"] == [], "pinned to other cores"
     key = run.key_of(LINEUP, 5)
     assert key == json.loads(json.dumps(key)) and key != run.key_of(LINEUP, 4)
+
+
+def test_what_does_not_fit_into_the_time_is_left_out():
+    good, slow = stub("0.5"), stub("0.5", "--sleep", "60")
+    try:
+        told = run.run_point({FMA: good}, PREFILL, LINEUP, 3, 1, time.monotonic() - 1)
+        assert told[0]["samples"] == [] and run.left_out(told[0])
+        assert "1,024 (0 %)" in report.cell_text(run.run_point({FMA: good}, PREFILL, LINEUP, 3, 1)[0])
+        # What has begun and outlasts the time is ended, and the run knows that it was no failure.
+        slow.wake()
+        slow.end = time.monotonic() + 0.1
+        with pytest.raises(workers.OutOfTime):
+            slow.ask("prefill", tokens=1, seed=1)
+        slow.end = time.monotonic() + PATIENCE
+        cells = run.run_point({FMA: good, LLAMA: slow}, PREFILL, LINEUP, 2, 1, time.monotonic() + PATIENCE)
+        assert cells[0]["median"] == 1024 and "ended with" in cells[1]["error"] and not run.left_out(cells[1])
+    finally:
+        good.close()
+        slow.close()
+
+
+def test_options_leave_points_and_contenders(monkeypatch):
+    words = ["--points", "decode 1 at 4k,prefill 512", "--without", "eadem mma16,OpenVINO", "--rounds", "3"]
+    monkeypatch.setattr(sys, "argv", ["run.py", *words])
+    left = run.chosen(run.parse())
+    assert {point.name for x in left for point in x.points} == {"prefill 512", "decode 1 at 4k"}
+    names = {c.name for x in left for c in x.contenders}
+    assert FMA.name in names and LLAMA.name in names
+    assert not any(name.startswith(("eadem mma16", "OpenVINO")) for name in names)
+
+
+def test_a_vocabulary_alone_makes_every_model(tmp_path):
+    whole, vocabulary, made = tmp_path / "whole.gguf", tmp_path / "vocabulary.gguf", tmp_path / "made.gguf"
+    small = dataclasses.replace(SHAPES["smollm2-135m"], layers=1, hidden=64, heads=1, kv_heads=1, mlp=64, vocabulary=96)
+    writer = gguf.GGUFWriter(whole, "llama")
+    writer.add_token_list([f"t{i}" for i in range(64)])
+    writer.add_token_types([1] * 64)
+    models.write(writer)
+    models.make(vocabulary, "smollm2-135m", "vocabulary", whole)
+    models.make_random(made, small, "Q8_0", vocabulary)
+    assert not models.has_weights(vocabulary) and models.has_weights(made)
+    reader = gguf.GGUFReader(made)
+    tokens = reader.get_field("tokenizer.ggml.tokens").contents()
+    assert tokens[:2] == ["t0", "t1"] and tokens[64] == "<|unused_64|>"
+    assert len(reader.tensors) == 2 + 2 + len(small.matrices())
