@@ -137,37 +137,43 @@ int outputs_alone(int n, int row_blocks, int processors, int unit, int least, in
   return best;
 }
 
-// Groups of 128, up to 16 rows: warps, and a CTA quantises its rows by itself while its ring fills. A CTA alone on its
-// processor quantises them once there. Row-parallel layers whose chains fit the ring: small CTAs, as above.
+// Groups of 128, up to 16 rows: warps. One row is quantised by each CTA; up to 16 are where a chain fits the ring and so
+// is over before a kernel that quantises would pay. Measured cells: docs/cuda-linear.md.
 LinearPlan plan_int8_few(const LinearShape& s, int rows, int block, int processors) {
-  const int own_rows = own_rows_of(s, rows, block), split = std::min(4, s.shards);
+  const int own_rows = own_rows_of(s, rows, block), own_row = rows == 1 ? own_rows : 0, split = std::min(4, s.shards);
   if (s.shards > 1) {
     if (k_tiles(s) <= 32) {
+      if (block == 16) {
+        return {block, 0, outputs_for(s.n, processors * 4 / 5 / split, 16, 160), split, 1, 1, own_rows};
+      }
       return {block, 0, outputs_for(s.n, kResidents * processors / split, 16, 64), split, 3, 1, own_rows};
     }
-    if (s.shards == 8) return {block, 0, outputs_for(s.n, processors / 2, 16, 64), 2, 1, 1, own_rows};
+    if (s.shards == 8) {
+      const int clusters = rows == 1 ? processors / 2 : processors * 2 / 5;
+      return {block, 0, outputs_for(s.n, clusters, 16, 80), 2, 1, 1, own_row};
+    }
     LinearPlan plan = plan_rows_parallel(s, block, processors);
-    plan.own_rows = own_rows;
+    plan.own_rows = own_row;
     return plan;
   }
-  const bool many = ceil_div(s.n, 128) > kResidents * processors;
-  if (rows == 1 && !many) {
-    return {block, 0, outputs_for(s.n, processors * 3 / 4, 16, 64), 1, 1, 1, own_rows};
-  }
-  if (s.n <= 64 * processors) return {block, 0, outputs_for(s.n, processors, 16, 64), 1, 1, 1, own_rows};
-  return {block, 0, outputs_alone(s.n, 1, processors, 32, 64, rows == 1 ? 128 : 192), 1, 1, 1, own_rows};
+  const bool few = s.n <= 64 * processors, many = ceil_div(s.n, 128) > kResidents * processors;
+  if (rows == 1 && few) return {block, 0, outputs_for(s.n, kResidents * processors, 16, 64), 1, kResidents, 1, own_row};
+  if (few || (rows == 1 && !many)) return {block, 0, outputs_for(s.n, processors * 3 / 4, 16, 64), 1, 1, 1, own_row};
+  return {block, 0, outputs_alone(s.n, 1, processors, 32, 64, rows == 1 ? 128 : 192), 1, 1, 1, own_row};
 }
 
 // Groups of 128 and more rows: warpgroups of a CTA alone on its processor, so that activations come in once for as many
 // outputs as there are. Where those are few, two warpgroups share out 64 rows: one adds while the other multiplies.
+// Brief chains go by warps: more, smaller CTAs.
 LinearPlan plan_int8_many(const LinearShape& s, int rows, int block, int processors) {
   const int row_groups = block / 32, row_blocks = ceil_div(rows, block);
   if (s.shards > 1) {
     const int split = s.shards == 8 ? 2 : std::min(4, s.shards);
+    if (s.shards == 8 && k_tiles(s) <= 32) return {block, 0, 32, split, kResidents, block / 16};
     return {block, 1, outputs_for(s.n, processors / split, 16, 64), split, 1, row_groups};
   }
   if (s.n * row_blocks <= 64 * processors) {
-    return {block, 1, outputs_for(s.n * row_blocks, processors, 16, 64), 1, 1, row_groups};
+    return {block, 1, outputs_for(s.n * row_blocks, processors * 3 / 4, 16, 64), 1, 1, row_groups};
   }
   return {block, outputs_alone(s.n, row_blocks, processors, 64, 128, 192) / 64, 64, 1, 1};
 }
