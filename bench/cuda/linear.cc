@@ -1,10 +1,13 @@
 // Linear layers of the CUDA device beside cuBLAS in the same run, at Qwen3-8B's shapes:
-//   bench_cuda_linear OUT.json [plans] [mma16|fma32|int8]          (EADEM_CUBLASLT: where libcublasLt.so.13 is)
+//   bench_cuda_linear OUT.json [plans] [mma16|fma32|int8 [ROWS ...]]   (EADEM_CUBLASLT: where libcublasLt.so.13 is)
 // Each kernel runs 24 times (the head 6) in a graph, over copies of the weights that do not fit the second-level cache
-// together; the median of seven replays counts. `plans`: every legal plan for up to 64 rows, not the chosen one alone.
+// together; the median of seven replays counts. All shapes' few rows come before the first one's many, which heat the
+// device as no decode does. `plans`: for up to 64 rows every legal plan that keeps the processors busy, not the chosen
+// one alone.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -158,10 +161,8 @@ class Bench {
     if (!all_plans_ || rows > 64) return;
     LinearPlan best = chosen;
     double least = us;
-    for (LinearPlan plan : legal_linear_plans(shape)) {
-      if (plan.rows != chosen.rows) continue;
-      plan.own_row = chosen.own_row && plan.warpgroups == 0;
-      if (linear_stages(shape, plan) < 2) continue;
+    for (const LinearPlan& plan : legal_linear_plans(shape, rows)) {
+      if (plan.rows != chosen.rows || !busy(shape, plan)) continue;
       std::fflush(json_);
       const double t = time(&plan);
       report(c, shape, rows, peer, t, plan, "plan", linear_bytes(shape));
@@ -170,19 +171,26 @@ class Bench {
     report(c, shape, rows, peer, least, best, "best", linear_bytes(shape));
   }
 
+  // Whether the last round of CTAs leaves no more than a third of the processors' time unused.
+  bool busy(const LinearShape& shape, const LinearPlan& plan) const {
+    const int slots = std::max(1, facts_.processors * plan.residents / plan.split), outputs = plan.item_outputs();
+    const int items = (shape.n + outputs - 1) / outputs, rounds = (items + slots - 1) / slots;
+    return 3LL * shape.n >= 2LL * rounds * slots * outputs;
+  }
+
   void report(const Case& c, const LinearShape& shape, int rows, double peer, double us, const LinearPlan& p,
               const char* what, size_t bytes) const {
     const std::string name(short_name(shape.numerics));
     if (strcmp(what, "plan") != 0) {
       std::printf("%-8s %-5s M=%-4d cuBLAS %7.1f us, %-6s %7.1f us = %.3f, %4.0f GB/s  r%d w%d o%d k%d p%d g%d%s\n",
                   c.name, name.c_str(), rows, peer, what, us, us / peer, static_cast<double>(bytes) / us / 1e3, p.rows,
-                  p.warpgroups, p.outputs, p.split, p.residents, p.row_groups, p.own_row ? " own" : "");
+                  p.warpgroups, p.outputs, p.split, p.residents, p.row_groups, p.own_rows > 0 ? " own" : "");
     }
     std::fprintf(json_,
                  "{\"shape\": \"%s\", \"n\": %d, \"k\": %d, \"shards\": %d, \"numerics\": \"%s\", \"rows\": %d, "
                  "\"cublas_us\": %.2f, \"us\": %.2f, \"what\": \"%s\", \"plan\": [%d, %d, %d, %d, %d, %d, %d]}\n",
                  c.name, c.n, c.k, c.shards, name.c_str(), rows, peer, us, what, p.rows, p.warpgroups, p.outputs,
-                 p.split, p.residents, p.row_groups, p.own_row);
+                 p.split, p.residents, p.row_groups, p.own_rows);
   }
 
   const Cublas& cublas_;
@@ -205,17 +213,25 @@ int main(int argc, char** argv) {
   using namespace eadem::kernels::cuda;
   FILE* json = argc < 2 ? nullptr : std::fopen(argv[1], "w");
   if (json == nullptr) {
-    std::fprintf(stderr, "usage: bench_cuda_linear OUT.json [plans] [mma16|fma32|int8]\n");
+    std::fprintf(stderr, "usage: bench_cuda_linear OUT.json [plans] [mma16|fma32|int8 [ROWS ...]]\n");
     return 2;
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const bool plans = argc > 2 && strcmp(argv[2], "plans") == 0;
-  const std::string only = argc > (plans ? 3 : 2) ? argv[plans ? 3 : 2] : "";
+  const int numerics_at = plans ? 3 : 2;
+  const std::string only = argc > numerics_at ? argv[numerics_at] : "";
   const Cublas cublas;
   Bench bench(cublas, json, plans, only);
-  std::vector<int> rows = {1, 8, 16, 32, 64};
-  if (!plans) rows.insert(rows.end(), {128, 256, 512, 1024, 2048, 4096});
-  for (const Case& c : kCases) bench.run(c, rows);
+  std::vector<int> few, many;
+  for (int i = numerics_at + 1; i < argc; ++i) few.push_back(std::atoi(argv[i]));
+  if (few.empty()) {
+    few = {1, 8, 16, 32, 64};
+    if (!plans) many = {128, 256, 512, 1024, 2048, 4096};
+  }
+  for (const std::vector<int>& rows : {few, many}) {
+    if (rows.empty()) continue;
+    for (const Case& c : kCases) bench.run(c, rows);
+  }
   bench.summary();
   std::fclose(json);
   return 0;

@@ -29,16 +29,11 @@ class OnDevice {
 
   // y as evaluate() begins it, of which the first `rows` rows are then computed; plan: null for the device's own.
   std::vector<float> run(int rows, const LinearPlan* plan) const {
-    const LinearShape& s = layer_.shape;
     std::vector<float> y(y_values());
     for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i % 1009) - 504.25f;
     y_.put(y);
     test::cuda_ok(cudaMemset(scratch_.data(), 0xff, scratch_.bytes()));
-    LinearCall call;
-    call.shape = &s, call.weights = weights_.data();
-    call.x.operands = x_.data();
-    call.bias = layer_.bias.empty() ? nullptr : bias_.data();
-    call.y = y_.data(), call.y_stride = s.n + kPast, call.add_to_y = layer_.residual;
+    const LinearCall call = make_call();
     if (plan == nullptr) {
       cuda::linear(nullptr, facts_, call, rows, scratch_.data());
     } else {
@@ -48,7 +43,22 @@ class OnDevice {
     return y_.host();
   }
 
+  // What the device's own way launches.
+  std::vector<test::Launched> launched(int rows) const {
+    const LinearCall call = make_call();
+    return test::launched_by([&](cudaStream_t stream) { cuda::linear(stream, facts_, call, rows, scratch_.data()); });
+  }
+
  private:
+  LinearCall make_call() const {
+    const LinearShape& s = layer_.shape;
+    LinearCall call;
+    call.shape = &s, call.weights = weights_.data();
+    call.x.operands = x_.data();
+    call.bias = layer_.bias.empty() ? nullptr : bias_.data();
+    call.y = y_.data(), call.y_stride = s.n + kPast, call.add_to_y = layer_.residual;
+    return call;
+  }
   static std::vector<std::byte> packed(const Layer& layer) {
     KernelSet set{};
     set.linear_bytes = cuda::linear_bytes, set.pack_operands = cuda::pack_operands, set.pack_int8 = cuda::pack_int8;
@@ -115,7 +125,8 @@ std::vector<uint16_t> expect_gated(const Layer& layer, const std::vector<float>&
 std::string describe_plan(const LinearPlan& p) {
   return " plan rows=" + std::to_string(p.rows) + " warpgroups=" + std::to_string(p.warpgroups) +
          " outputs=" + std::to_string(p.outputs) + " split=" + std::to_string(p.split) +
-         " residents=" + std::to_string(p.residents) + " row_groups=" + std::to_string(p.row_groups);
+         " residents=" + std::to_string(p.residents) + " row_groups=" + std::to_string(p.row_groups) +
+         " own_rows=" + std::to_string(p.own_rows);
 }
 
 // How many values differ.
@@ -138,7 +149,7 @@ TEST_P(CudaLinear, RandomShapesAndPlans) {
     const std::vector<float> expected = evaluate(best_kernel_set(), layer, nullptr);
     const OnDevice device(layer);
     EXPECT_EQ(differing(device.run(layer.rows, nullptr), expected), 0u) << describe(layer, family);
-    const std::vector<LinearPlan> plans = cuda::legal_linear_plans(shape);
+    const std::vector<LinearPlan> plans = cuda::legal_linear_plans(shape, layer.rows);
     for (int j = 0; j < 6; ++j) {
       const LinearPlan& plan = plans[static_cast<size_t>(draw.below(static_cast<int>(plans.size())))];
       EXPECT_EQ(differing(device.run(layer.rows, &plan), expected), 0u)
@@ -176,7 +187,7 @@ TEST_P(CudaLinear, EveryPlan) {
       const Layer layer = random_layer(shape, 37, kWide, true, true, draw);
       const std::vector<float> expected = evaluate(best_kernel_set(), layer, nullptr);
       const OnDevice device(layer);
-      for (const LinearPlan& plan : cuda::legal_linear_plans(shape)) {
+      for (const LinearPlan& plan : cuda::legal_linear_plans(shape, layer.rows)) {
         ASSERT_EQ(differing(device.run(layer.rows, &plan), expected), 0u)
             << describe(layer, kWide) << describe_plan(plan);
       }
@@ -201,29 +212,68 @@ TEST_P(CudaLinear, ShapesOfModels) {
   }
 }
 
-// CTAs that quantise the only row by themselves, under every plan that can.
-TEST_P(CudaLinear, OneRowIsQuantisedInPlace) {
+// CTAs that quantise their rows by themselves, under every plan that can; where the device's own plan has it, no kernel
+// does it before.
+TEST_P(CudaLinear, RowsAreQuantisedInPlace) {
   if (GetParam() != Numerics::kInt8) return;
+  constexpr int kRows = 16;
   Draw draw(10);
+  const DeviceFacts facts = test::device_facts();
   for (const int shards : {1, 2, 4, 8}) {
     const LinearShape shape = make_shape(Numerics::kInt8, 333, 4096, shards, 128, false);
-    Layer layer = random_layer(shape, 1, kWide, true, true, draw);
+    Layer layer = random_layer(shape, kRows, kWide, true, true, draw);
     const std::vector<float> expected = evaluate(best_kernel_set(), layer, nullptr);
     const OnDevice device(layer);
-    EXPECT_TRUE(cuda::plan_linear(shape, 1, test::device_facts().processors).own_row);
-    EXPECT_EQ(differing(device.run(1, nullptr), expected), 0u) << describe(layer, kWide);
-    int plans = 0;
-    for (LinearPlan plan : cuda::legal_linear_plans(shape)) {
-      plan.own_row = plan.rows == 8 && plan.warpgroups == 0;
-      if (!plan.own_row || cuda::linear_stages(shape, plan) < 2) continue;
-      ++plans;
-      ASSERT_EQ(differing(device.run(1, &plan), expected), 0u) << describe(layer, kWide) << describe_plan(plan);
+    for (int rows = 1; rows <= kRows; ++rows) {
+      std::vector<float> wanted = expected;
+      for (size_t i = static_cast<size_t>(rows) * static_cast<size_t>(shape.n + kPast); i < wanted.size(); ++i) {
+        wanted[i] = static_cast<float>(i % 1009) - 504.25f;
+      }
+      const bool in_place = rows == 1 || shards > 1;  // what is chosen; the plans below are all that can
+      EXPECT_EQ(cuda::plan_linear(shape, rows, facts.processors).own_rows > 0, in_place);
+      EXPECT_EQ(device.launched(rows).size() == 1u, in_place);
+      ASSERT_EQ(differing(device.run(rows, nullptr), wanted), 0u) << describe(layer, kWide) << " of rows " << rows;
+      if (rows != 1 && rows != 5 && rows != 8 && rows != 11 && rows != 16) continue;
+      int plans = 0;
+      for (const LinearPlan& plan : cuda::legal_linear_plans(shape, rows)) {
+        if (plan.own_rows == 0) continue;
+        ++plans;
+        ASSERT_EQ(differing(device.run(rows, &plan), wanted), 0u)
+            << describe(layer, kWide) << describe_plan(plan) << " of rows " << rows;
+      }
+      EXPECT_GT(plans, 8);
     }
-    EXPECT_GT(plans, 8);
+    EXPECT_GT(device.launched(kRows + 1).size(), 1u);
     // The control: the largest operand with another sign.
     *std::max_element(layer.x.begin(), layer.x.end(), [](int a, int b) { return (a & 0x7fff) < (b & 0x7fff); }) ^=
         0x8000;
-    EXPECT_GT(differing(OnDevice(layer).run(1, nullptr), expected), 0u);
+    EXPECT_GT(differing(OnDevice(layer).run(kRows, nullptr), expected), 0u);
+  }
+}
+
+// Warpgroups that share out rows and outputs, a warp for the weights beside one for the activations: shapes of models,
+// every number of rows of a block.
+TEST_P(CudaLinear, WarpgroupsOfManyOutputs) {
+  if (GetParam() != Numerics::kInt8) return;
+  Draw draw(11);
+  const struct {
+    int n, k, shards;
+  } shapes[] = {{6144, 1152, 1}, {24640, 384, 1}, {51000, 256, 1}, {4096, 6144, 8}, {4000, 12288, 8}, {700, 640, 1}};
+  for (const auto& shape : shapes) {
+    const Layer layer = random_layer(make_shape(GetParam(), shape.n, shape.k, shape.shards, 128, shape.n == 700), 64,
+                                     kNarrow, false, shape.shards > 1, draw);
+    const std::vector<float> expected = evaluate(best_kernel_set(), layer, nullptr);
+    const OnDevice device(layer);
+    for (const int rows : {17, 32, 33, 47, 64}) {
+      const LinearPlan plan = cuda::plan_linear(layer.shape, rows, test::device_facts().processors);
+      EXPECT_GT(plan.warpgroups, 0);
+      EXPECT_EQ(cuda::linear_producers(layer.shape, plan), 2);
+      std::vector<float> wanted = expected;
+      for (size_t i = static_cast<size_t>(rows) * static_cast<size_t>(shape.n + kPast); i < wanted.size(); ++i) {
+        wanted[i] = static_cast<float>(i % 1009) - 504.25f;
+      }
+      ASSERT_EQ(differing(device.run(rows, nullptr), wanted), 0u) << describe(layer, kNarrow) << " of rows " << rows;
+    }
   }
 }
 
@@ -267,7 +317,7 @@ TEST(CudaGated, EveryPlan) {
       random_layer(make_shape(Numerics::kMma16, 768, 416, 1, 128, false), 37, kWide, false, false, draw);
   const std::vector<uint16_t> expected = expect_gated(layer, evaluate(best_kernel_set(), layer, nullptr), 37);
   int plans = 0;
-  for (LinearPlan plan : cuda::legal_linear_plans(layer.shape)) {
+  for (LinearPlan plan : cuda::legal_linear_plans(layer.shape, 37)) {
     if (plan.split != 1 || (plan.warpgroups == 0 ? plan.outputs % 32 != 0 : plan.warpgroups != 2)) continue;
     ASSERT_EQ(run_gated(layer, 37, &plan), expected) << describe_plan(plan);
     ++plans;

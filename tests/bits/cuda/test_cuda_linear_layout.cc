@@ -76,6 +76,7 @@ TEST_P(CudaLinearLayout, PlansFitTheMachine) {
           continue;
         }
         ASSERT_GE(cuda::linear_stages(s, plan), 2);
+        ASSERT_LE(cuda::linear_workers(s, plan) + 32 * cuda::linear_producers(s, plan), 1024);
         ASSERT_EQ(s.shards % plan.split, 0);
         ASSERT_LE(s.shards / plan.split, 1 << cuda::tree_levels(plan.group_rows()));
       }

@@ -125,33 +125,40 @@ struct GroupScales {
   }
 };
 
-// Quantises the call's only row into the CTA's shared memory: what its rank reads of it. Groups of 128.
-EADEM_DEVICE void quantise_own_row(const StreamArgs& a, const Consumer& c) {
+// Quantises the call's rows into the CTA's shared memory: what its rank reads of them. Groups of 128. All the threads
+// that work take part, with many loads under way at once.
+EADEM_DEVICE void quantise_own_rows(const StreamArgs& a, const Consumer& c) {
   constexpr int kLanes = kTileRowBytes / kQuantisedPerLane, kAtOnce = 4;
-  const int tiles = a.k_tiles / a.split, threads = static_cast<int>(blockDim.x) - 32, part = c.thread % kLanes;
-  const uint16_t* row = a.own_row + c.rank * tiles * kTileRowBytes + part * kQuantisedPerLane;
-  const uint32_t q = c.ring.base + static_cast<uint32_t>(a.own_row_offset);
-  const uint32_t scales = q + static_cast<uint32_t>(tiles * kTileRowBytes);
+  const int tiles = a.k_tiles / a.split, part = c.thread % kLanes;
+  const int kept = a.own_rows_kept, shift = 31 - __clz(kept), groups = tiles << shift;
+  const uint16_t* operands = a.own_rows + c.rank * tiles * kTileRowBytes + part * kQuantisedPerLane;
+  const uint32_t q = c.ring.base + static_cast<uint32_t>(a.own_rows_offset);
+  const uint32_t scales = q + static_cast<uint32_t>(tiles * a.own_tile_bytes);
   wait_for_prerequisites();
-  for (int first = 0; first < tiles; first += kAtOnce * threads / kLanes) {
+  for (int first = c.thread / kLanes; first - c.thread / kLanes < groups; first += kAtOnce * a.workers / kLanes) {
     uint4 words[kAtOnce][2] = {};
-    const auto tile_of = [&](int i) { return first + (i * threads + c.thread) / kLanes; };
+    const auto group_of = [&](int i) { return first + i * a.workers / kLanes; };
+    const auto row_of = [&](int i) { return group_of(i) & (kept - 1); };
+    const auto exists = [&](int i) { return group_of(i) < groups && row_of(i) < a.rows; };
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (tile_of(i) >= tiles) continue;
-      const auto* from = reinterpret_cast<const uint4*>(row + tile_of(i) * kTileRowBytes);
+      if (!exists(i)) continue;
+      const auto* from = reinterpret_cast<const uint4*>(operands + static_cast<int64_t>(row_of(i)) * a.shape.k_padded +
+                                                        (group_of(i) >> shift) * kTileRowBytes);
       words[i][0] = from[0], words[i][1] = from[1];
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const QuantisedLane lane = quantise_lane(words[i], kLanes);
-      if (tile_of(i) >= tiles) continue;
-      const auto tile = static_cast<uint32_t>(tile_of(i));
-      shared_store_words(q + tile * kTileRowBytes + static_cast<uint32_t>(part * kQuantisedPerLane), lane.q);
-      if (part == 0) shared_store(scales + 8 * tile, lane.scale, lane.scale);
+      if (!exists(i)) continue;
+      const int row = row_of(i), tile = group_of(i) >> shift;
+      const uint32_t chunk = (part ^ (row & 7)) << 4, scale = scales + tile * a.own_scale_bytes + 4 * row;
+      shared_store_words(q + tile * a.own_tile_bytes + row * kTileRowBytes + chunk, lane.q);
+      if (part == 0) shared_store(scale, __float_as_uint(lane.scale));
+      if (part == 0 && kept == 1) shared_store(scale + 4, __float_as_uint(lane.scale));
     }
   }
-  named_barrier(1, threads);
+  named_barrier(2, a.workers);
 }
 
 // ---- Shards and outputs ---------------------------------------------------------------------------------------------
@@ -245,7 +252,7 @@ template <int kRows>
 EADEM_DEVICE void join_cluster(const StreamArgs& a, const Consumer& c, const Item& item, const Exchange& exchange,
                                int limit, uint32_t parity, const float (&sum)[kRows / 2]) {
   constexpr int kMost = kRows / 4;  // registers that a CTA finishes, with two of them
-  const int threads = static_cast<int>(blockDim.x) - 32, shift = 31 - __clz(a.split), each = max(kRows / 2 >> shift, 1);
+  const int threads = a.threads, shift = 31 - __clz(a.split), each = max(kRows / 2 >> shift, 1);
   const uint32_t mine = c.ring.base + static_cast<uint32_t>(a.exchange_offset) + 4 * threadIdx.x;
   const auto stride = static_cast<uint32_t>(4 * threads);
   const uint32_t from_here = mine + stride * static_cast<uint32_t>(each * c.rank);
@@ -274,13 +281,12 @@ EADEM_DEVICE void join_cluster(const StreamArgs& a, const Consumer& c, const Ite
   store_sums(a, c, item, limit, owned, [&](int m) { return (m << shift) + c.rank; }, joined);
 }
 
-// The consumers' walk. chain: one shard into its argument.
+// The consumers' walk. waited: for the kernels before. chain: one shard into its argument.
 template <int kRows, int kLevels, class Chain>
 EADEM_DEVICE void consume(const StreamArgs& a, Consumer& c, const Exchange& exchange, int limit, int first_item,
-                          int step, const Chain& chain) {
+                          int step, bool waited, const Chain& chain) {
   const int shards = a.shape.shards / a.split;
   uint32_t parity = 0;
-  bool waited = a.own_row != nullptr;
   for (int index = first_item; index < a.items; index += step) {
     const Item item = item_at(a, index);
     float sum[kRows / 2];
@@ -294,21 +300,21 @@ EADEM_DEVICE void consume(const StreamArgs& a, Consumer& c, const Exchange& exch
     join_cluster<kRows>(a, c, item, exchange, limit, parity, sum);
     // Nobody sends the next item's sums before all have read these; who has no next item may be gone.
     if (index + step < a.items) {
-      named_barrier(1, static_cast<int>(blockDim.x) - 32);
+      named_barrier(1, a.threads);
       arrive_at_all(a, exchange.read);
       parity ^= 1;
     }
   }
 }
 
-// The whole kernel. Chains: how a consumer evaluates a shard: kWarps (of a group with outputs of its own), run().
+// The whole kernel. Chains: how a consumer evaluates a shard: kWarps (of a group with outputs of its own), kOwnRows
+// (whether the CTA quantises its rows), run().
 template <int kRows, int kLevels, class Chains>
 EADEM_DEVICE void stream_linear(const StreamArgs& a) {
   extern __shared__ __align__(1024) std::byte dynamic[];
   __shared__ uint64_t barriers[2 * kMaxStages + 2];
-  const int consumers = static_cast<int>(blockDim.x) - 32;
   // The swizzle counts from multiples of 1,024.
-  const Ring ring = make_ring(a, barriers, (shared_address(dynamic) + 1023) & ~1023u, consumers / 32);
+  const Ring ring = make_ring(a, barriers, (shared_address(dynamic) + 1023) & ~1023u, a.threads / 32);
   const Exchange exchange{shared_address(barriers + 2 * kMaxStages), shared_address(barriers + 2 * kMaxStages + 1)};
   if (threadIdx.x == 0) {
     barrier_init(exchange.written, a.split);
@@ -326,18 +332,20 @@ EADEM_DEVICE void stream_linear(const StreamArgs& a) {
   }
   const int first = static_cast<int>(blockIdx.x) / a.split, step = static_cast<int>(gridDim.x) / a.split;
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread >= consumers) {
-    produce(a, ring, rank, first, step);
+  if (thread >= a.workers) {
+    const bool last = thread >= a.workers + 32 * (a.producers - 1);
+    produce(a, ring, rank, first, step, thread < a.workers + 32, last && !Chains::kOwnRows);
     return;
   }
   // Groups of warps share out the outputs, then the rows.
   const int group = thread / 32 / Chains::kWarps, across = a.item_outputs / a.outputs, along = group % across;
   const int output = along * a.outputs;
   Consumer c{ring, {}, rank, thread, output, output + thread / 32 % Chains::kWarps * 16, group / across * kRows, 0};
-  if constexpr (Chains::kOwnRow) {
-    if (a.own_row != nullptr) quantise_own_row(a, c);
+  if constexpr (Chains::kOwnRows) {
+    quantise_own_rows(a, c);
+    if (thread >= a.threads) return;
   }
-  consume<kRows, kLevels>(a, c, exchange, output + a.outputs, first, step,
+  consume<kRows, kLevels>(a, c, exchange, output + a.outputs, first, step, Chains::kOwnRows,
                           [&](float (&sum)[kRows / 2]) { Chains::run(a, c, sum); });
 }
 

@@ -23,8 +23,8 @@ void linear_planned(cudaStream_t stream, const LinearPlan& plan, const LinearCal
                     void* scratch) {
   if (call.shape->numerics == Numerics::kFma32) return linear_fma32(stream, plan, call, rows, processors);
   QuantisedRows quantised;
-  EADEM_CHECK(!plan.own_row || rows == 1);
-  if (call.shape->numerics == Numerics::kInt8 && !plan.own_row) {
+  EADEM_CHECK(plan.own_rows == 0 || rows <= plan.own_rows);
+  if (call.shape->numerics == Numerics::kInt8 && plan.own_rows == 0) {
     quantised = quantised_rows(*call.shape, rows, scratch);
     quantise(stream, *call.shape, call.x.operands, rows, plan.rows, quantised);
   }

@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kMaxThreads) gated_kernel(const __grid_constan
   __syncthreads();
   const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
   if (thread >= consumers) {
-    produce(a, ring, 0, first, step);
+    produce(a, ring, 0, first, step, true, true);
     return;
   }
   const int group = thread / 32 / Chains::kWarps, warp = thread / 32 % Chains::kWarps;

@@ -9,13 +9,15 @@
 namespace eadem::kernels::cuda {
 
 struct LinearPlan {
-  int rows = 8;          // rows of a block: 8, 16, 32, 64 (fma32: 1, 2, 4, 8)
-  int warpgroups = 0;    // warpgroups of a CTA that compute, 1 or 2; 0: warps do, of 16 outputs each (fma32: 0)
-  int outputs = 64;      // outputs of a warpgroup, a multiple of 8 up to 64; of warps together, of 16 up to 128
-  int split = 1;         // CTAs of a cluster that share out the shards; divides shards (fma32: 1)
-  int residents = 2;     // CTAs of a processor, for which shared memory is left
-  int row_groups = 1;    // groups of warps, or warpgroups, that share out a block's rows (int8)
-  bool own_row = false;  // each CTA quantises the call's only row by itself (int8, warps, groups of 128, no minimum)
+  int rows = 8;        // rows of a block: 8, 16, 32, 64 (fma32: 1, 2, 4, 8)
+  int warpgroups = 0;  // warpgroups of a CTA that compute, 1 to 3; 0: warps do, of 16 outputs each (fma32: 0)
+  int outputs = 64;    // outputs of a warpgroup, a multiple of 8 up to 64; of warps together, of 16 up to 192
+  int split = 1;       // CTAs of a cluster that share out the shards; divides shards (fma32: 1)
+  int residents = 2;   // CTAs of a processor, for which shared memory is left
+  int row_groups = 1;  // groups of warps, or warpgroups, that share out a block's rows (int8)
+  // Rows of the call that each CTA quantises by itself: all, of a block of 8 or 16, or the only one; 0: a kernel does
+  // it before (int8, warps, groups of 128, no minimum).
+  int own_rows = 0;
 
   int item_outputs() const { return warpgroups == 0 ? outputs : warpgroups * outputs; }
   int group_rows() const { return rows / row_groups; }
@@ -24,7 +26,7 @@ struct LinearPlan {
 // rows >= 1. Plans for more rows than fit a block walk over blocks.
 LinearPlan plan_linear(const LinearShape& shape, int rows, int processors);
 
-// Plans that cover the space, for tests: all give the same bytes.
-std::vector<LinearPlan> legal_linear_plans(const LinearShape& shape);
+// Plans that cover the space, for tests of so many rows: all give the same bytes.
+std::vector<LinearPlan> legal_linear_plans(const LinearShape& shape, int rows);
 
 }  // namespace eadem::kernels::cuda

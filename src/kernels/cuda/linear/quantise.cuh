@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/hopper.cuh"
-#include "numerics/int8_quotient.h"
+#include "numerics/int8_reciprocal.h"
 
 namespace eadem::kernels::cuda {
 namespace {
@@ -24,16 +24,18 @@ EADEM_DEVICE QuantisedLane quantise_lane(const uint4 (&words)[2], int lanes) {
   uint32_t largest = max(pair & 0xffffu, pair >> 16);
   for (int d = lanes / 2; d > 0; d /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, d));
   const bool zeros = largest == 0;
-  const float scale = zeros ? 0.0f : numerics::div_f32(numerics::operand_value(static_cast<uint16_t>(largest)), 127.0f);
-  const float reciprocal = zeros ? 0.0f : numerics::div_f32(1.0f, scale);
-  uint32_t packed[4] = {};
+  const float most = numerics::operand_value(static_cast<uint16_t>(largest));
+  const float scale = zeros ? 0.0f : numerics::div_f32(most, 127.0f);
+  const float reciprocal = zeros ? 0.0f : numerics::int8_reciprocal(most, scale);
+  // The integers are the lowest bytes of biased floats.
+  const auto pair_of = [&](uint32_t two) {
+    const float low = numerics::int8_biased(__uint_as_float(two << 16), reciprocal);
+    const float high = numerics::int8_biased(__uint_as_float(two & 0xffff0000u), reciprocal);
+    return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x0040);
+  };
+  uint32_t packed[4];
 #pragma unroll
-  for (int i = 0; i < 16; ++i) {
-    const float value = numerics::operand_value(static_cast<uint16_t>(i % 2 == 0 ? x[i / 2] : x[i / 2] >> 16));
-    // 1.5 * 2^23 + q: rounded to the nearest integer, ties to even, which is in the lowest byte.
-    const float rounded = numerics::add_f32(numerics::int8_quotient(value, scale, reciprocal), 12582912.0f);
-    packed[i / 4] |= (__float_as_uint(rounded) & 0xffu) << (8 * (i % 4));
-  }
+  for (int i = 0; i < 4; ++i) packed[i] = __byte_perm(pair_of(x[2 * i]), pair_of(x[2 * i + 1]), 0x5410);
   return {make_uint4(packed[0], packed[1], packed[2], packed[3]), scale};
 }
 

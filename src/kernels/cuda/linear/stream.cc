@@ -42,26 +42,29 @@ int exchange_bytes(const LinearPlan& plan) {
 void lay_out_ring(const LinearPlan& plan, StreamArgs& a) {
   const LinearShape& s = a.shape;
   a.x_offset = static_cast<int>(numerics::round_up(a.item_outputs * kTileRowBytes, kAlign));
-  a.x_bytes = plan.own_row ? 0 : plan.rows * kTileRowBytes;
+  a.x_bytes = plan.own_rows > 0 ? 0 : plan.rows * kTileRowBytes;
   a.side_offset = a.x_offset + a.x_bytes;
   a.x_side_offset = a.side_offset;
   if (s.numerics == Numerics::kInt8) {
     a.entry_bytes = side_floats(s) * 4;
     a.x_side_offset += a.item_outputs * a.entry_bytes;
-    a.x_side_bytes = plan.own_row ? 0 : side_floats(s) * plan.rows * 4;
+    a.x_side_bytes = plan.own_rows > 0 ? 0 : side_floats(s) * plan.rows * 4;
   }
   a.stage_bytes = static_cast<int>(numerics::round_up(a.x_side_offset + a.x_side_bytes, kAlign));
   // A last warpgroup of few outputs reads 64 rows of weights all the same: they must lie inside the memory.
   const int last_read = plan.warpgroups == 0 ? 0 : ((plan.warpgroups - 1) * plan.outputs + 64) * kTileRowBytes;
   // Half of a pair's sums go through memory.
   const int exchange = a.gated ? plan.rows / 2 * linear_threads(plan) / 2 * 4 : exchange_bytes(plan);
-  const int own_row_bytes = plan.own_row ? k_tiles(s) / plan.split * (kTileRowBytes + 8) : 0;
+  a.own_rows_kept = plan.own_rows;
+  a.own_tile_bytes = plan.own_rows * kTileRowBytes;
+  a.own_scale_bytes = plan.own_rows == 1 ? 8 : plan.own_rows * 4;
+  const int own_bytes = k_tiles(s) / plan.split * (a.own_tile_bytes + a.own_scale_bytes);
   a.spare_bytes = static_cast<int>(numerics::round_up(std::max(exchange, last_read - a.stage_bytes), kTileRowBytes));
-  a.stages = std::min((cta_bytes(plan) - kAlign - a.spare_bytes - own_row_bytes) / a.stage_bytes, kMaxStages);
+  a.stages = std::min((cta_bytes(plan) - kAlign - a.spare_bytes - own_bytes) / a.stage_bytes, kMaxStages);
   a.lanes = a.stages < 4 ? 1 : a.stages < 8 ? 2 : 4;
   a.exchange_offset = a.stages * a.stage_bytes;
-  a.own_row_offset = a.exchange_offset + a.spare_bytes;
-  a.spare_bytes += own_row_bytes;
+  a.own_rows_offset = a.exchange_offset + a.spare_bytes;
+  a.spare_bytes += own_bytes;
 }
 
 StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, const QuantisedRows& quantised,
@@ -74,8 +77,8 @@ StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, c
     a.operands = swiglu->y, a.operands_stride = swiglu->y_stride, a.bad = swiglu->bad;
   }
   const bool int8 = s.numerics == Numerics::kInt8;
-  if (plan.own_row) {
-    a.own_row = call.x.operands;
+  if (plan.own_rows > 0) {
+    a.own_rows = call.x.operands;
   } else {
     a.x = map_rows(s, int8 ? static_cast<const void*>(quantised.q) : call.x.operands, rows, plan.rows);
   }
@@ -91,6 +94,7 @@ StreamArgs make_args(const LinearPlan& plan, const LinearCall& call, int rows, c
   a.row_blocks = static_cast<int>(ceil_div(rows, plan.rows));
   a.items = static_cast<int>(ceil_div(s.n, a.item_outputs)) * a.row_blocks;
   a.split = plan.split;
+  a.threads = linear_threads(plan), a.workers = linear_workers(s, plan), a.producers = linear_producers(s, plan);
   lay_out_ring(plan, a);
   return a;
 }
@@ -101,6 +105,7 @@ const void* kernel_of(const LinearPlan& plan, const LinearShape& s) {
   if (s.numerics == Numerics::kMma16) {
     return warps ? mma16_warps_kernel(rows, levels) : mma16_warpgroups_kernel(rows, levels);
   }
+  if (plan.own_rows > 0) return int8_own_rows_kernel(rows, levels);
   return warps ? int8_warps_kernel(s.group, s.minimum, rows, levels)
                : int8_warpgroups_kernel(s.group, s.minimum, rows, levels);
 }
@@ -110,7 +115,7 @@ void launch_stream(cudaStream_t stream, const LinearPlan& plan, StreamArgs args,
   const int bytes = kAlign + args.exchange_offset + args.spare_bytes;
   EADEM_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess);
   const int clusters = std::min(args.items, std::max(1, processors * plan.residents / plan.split));
-  const LaunchConfig config(dim3(static_cast<unsigned>(clusters * plan.split)), linear_threads(plan) + 32,
+  const LaunchConfig config(dim3(static_cast<unsigned>(clusters * plan.split)), args.workers + 32 * args.producers,
                             static_cast<size_t>(bytes), stream, plan.split);
   void* parameters[] = {&args};
   EADEM_CHECK(cudaLaunchKernelExC(config.get(), kernel, parameters) == cudaSuccess);
@@ -120,6 +125,19 @@ void launch_stream(cudaStream_t stream, const LinearPlan& plan, StreamArgs args,
 
 int linear_threads(const LinearPlan& plan) {
   return (plan.warpgroups == 0 ? plan.outputs / 16 * 32 : plan.warpgroups * 128) * plan.row_groups;
+}
+
+// Rows that a CTA quantises are a thousand instructions or more for each of its processor's schedulers: those that
+// compute may be too few to keep all of them busy, and other warps help, which then leave.
+int linear_workers(const LinearShape& s, const LinearPlan& plan) {
+  const int lanes = k_tiles(s) / plan.split * plan.own_rows * (kTileRowBytes / 16);
+  const int quantise = std::min(lanes, 512 / plan.residents) / 32 * 32;
+  return std::max(linear_threads(plan), quantise);
+}
+
+// A CTA that has a processor to itself has a warp for the weights and another one for the activations.
+int linear_producers(const LinearShape& s, const LinearPlan& plan) {
+  return s.numerics == Numerics::kInt8 && plan.residents == 1 && plan.own_rows == 0 ? 2 : 1;
 }
 
 int linear_registers(const LinearShape& s, const LinearPlan& plan) {

@@ -53,7 +53,7 @@ struct Source {
   const std::byte *first, *second;            // in the tiles of k's first
   const std::byte *first_side, *second_side;  // int8: their entries
   size_t to_ups;
-  uint32_t first_rows, second_rows, stage_total;  // the last: bytes that a stage gets
+  uint32_t first_rows, second_rows, weight_bytes;  // the last: bytes of weights that a stage gets
 };
 
 EADEM_DEVICE Source source_of(const StreamArgs& a, const Item& item) {
@@ -69,8 +69,7 @@ EADEM_DEVICE Source source_of(const StreamArgs& a, const Item& item) {
   source.to_ups = a.gated ? tile_offset(a.shape, a.shape.n / 2 / kTileRows, 0) : 0;
   source.first_rows = static_cast<uint32_t>(first_rows);
   source.second_rows = static_cast<uint32_t>(outputs - first_rows);
-  source.stage_total = static_cast<uint32_t>((a.gated ? 2 : 1) * outputs * (kTileRowBytes + a.entry_bytes) +
-                                             a.x_bytes + a.x_side_bytes);
+  source.weight_bytes = static_cast<uint32_t>((a.gated ? 2 : 1) * outputs * (kTileRowBytes + a.entry_bytes));
   return source;
 }
 
@@ -83,9 +82,11 @@ EADEM_DEVICE void load_tile_rows(const Source& source, uint32_t at, uint32_t bar
   }
 }
 
-// Asks for the weights of one stage, and says how many bytes the whole stage will get.
+EADEM_DEVICE uint32_t row_bytes(const StreamArgs& a) { return static_cast<uint32_t>(a.x_bytes + a.x_side_bytes); }
+
+// Asks for the weights of one stage, and says how many bytes it will get from this warp.
 EADEM_DEVICE void load_weights(const StreamArgs& a, const Source& source, uint32_t at, uint32_t barrier, int tile) {
-  barrier_expect(barrier, source.stage_total);
+  barrier_expect(barrier, source.weight_bytes + (a.producers == 1 ? row_bytes(a) : 0));
   const size_t offset = static_cast<size_t>(tile) * kTileBytes;
   load_tile_rows(source, at, barrier, offset);
   if (a.gated) {
@@ -117,19 +118,21 @@ EADEM_DEVICE void load_rows(const StreamArgs& a, const Item& item, uint32_t at, 
   }
 }
 
-// One warp, of which a.lanes lanes take a tile each at a time: a single thread takes too long over the instructions of
-// a tile. rank: of the CTA in its cluster, which takes as many shards as each other. first_item, step: the items of the
-// cluster. The weights of the first stages are under way before the kernels that write the activations are done.
-EADEM_DEVICE void produce(const StreamArgs& a, const Ring& ring, int rank, int first_item, int step) {
+// A warp, of which a.lanes lanes take a tile each at a time: a single thread takes too long over the instructions of a
+// tile. rank: of the CTA in its cluster, which takes as many shards as each other. first_item, step: the items of the
+// cluster. weights, rows: what the warp brings. The weights of the first stages are under way before the kernels that
+// write the activations are done.
+EADEM_DEVICE void produce(const StreamArgs& a, const Ring& ring, int rank, int first_item, int step, bool weights,
+                          bool rows) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (lane >= a.lanes) return;
-  const int tiles = a.k_tiles / a.split, first_tile = rank * tiles, early = min(a.stages, tiles);
+  const int tiles = a.k_tiles / a.split, first_tile = rank * tiles, early = weights ? min(a.stages, tiles) : 0;
   Item item = item_at(a, first_item);
   Source source = source_of(a, item);
   for (int i = lane; i < early; i += a.lanes) {
     load_weights(a, source, ring.stage_at(a, i), ring.full_at(i), first_tile + i);
   }
-  if (a.own_row == nullptr) wait_for_prerequisites();
+  if (rows) wait_for_prerequisites();
   int stage = lane, tile = lane, index = first_item;
   uint32_t parity = 0;
   for (bool asked = lane < early;; asked = asked && stage < early && parity == 0) {
@@ -143,9 +146,12 @@ EADEM_DEVICE void produce(const StreamArgs& a, const Ring& ring, int rank, int f
     const uint32_t at = ring.stage_at(a, stage), barrier = ring.full_at(stage);
     if (!asked) {
       barrier_wait(ring.empty_at(stage), parity ^ 1);
-      load_weights(a, source, at, barrier, first_tile + tile);
+      if (weights) load_weights(a, source, at, barrier, first_tile + tile);
     }
-    if (a.own_row == nullptr) load_rows(a, item, at, barrier, first_tile + tile);
+    if (rows) {
+      if (!weights) barrier_expect(barrier, row_bytes(a));
+      load_rows(a, item, at, barrier, first_tile + tile);
+    }
     tile += a.lanes, stage += a.lanes;
     if (stage >= a.stages) stage -= a.stages, parity ^= 1;
   }
@@ -167,7 +173,7 @@ EADEM_DEVICE Ring make_ring(const StreamArgs& a, uint64_t* barriers, uint32_t ba
   const Ring ring{base, full, full + 8 * kMaxStages};
   if (threadIdx.x == 0) {
     for (int i = 0; i < a.stages; ++i) {
-      barrier_init(ring.full_at(i), 1);
+      barrier_init(ring.full_at(i), a.producers);
       barrier_init(ring.empty_at(i), consumers);
     }
   }

@@ -39,8 +39,10 @@ LinearPlan plan_gated(const LinearShape& shape, int rows, int processors);
 void linear_stream_gated(cudaStream_t stream, const LinearPlan& plan, const LinearCall& call, const SwigluCall& swiglu,
                          int rows, int processors);
 
-// Threads of a CTA that compute, and the registers of each.
+// Threads of a CTA that compute, threads that compute or quantise, warps that copy, and the registers of each.
 int linear_threads(const LinearPlan& plan);
+int linear_workers(const LinearShape& shape, const LinearPlan& plan);
+int linear_producers(const LinearShape& shape, const LinearPlan& plan);
 int linear_registers(const LinearShape& shape, const LinearPlan& plan);
 
 // A quarter of a processor, 16,384 registers, holds every fourth warp: 168 registers a thread for three of them, 128
@@ -48,18 +50,19 @@ int linear_registers(const LinearShape& shape, const LinearPlan& plan);
 // warpgroup; levels: of the shard tree, that a CTA adds by itself, whose pending sums take registers; 0: one shard.
 constexpr int kMostRegisters = 168;
 constexpr int int8_registers(bool warps, int group, int rows, int levels) {
-  if (group != 128) return kMostRegisters;
-  return rows == 64 || (rows == 32 && (warps ? levels > 0 : levels > 1)) ? 128 : 96;
+  if (group != 128 || (!warps && levels > 0)) return kMostRegisters;
+  return !warps || (rows == 32 && levels > 0) ? 128 : 96;
 }
 
 // Levels of the shard tree that a CTA can add by itself: registers for pending sums run out. rows: of a warp.
 constexpr int tree_levels(int rows) { return rows == 64 ? 1 : 2; }
-inline constexpr int kMaxThreads = 2 * 128 + 32;
+inline constexpr int kMaxThreads = 2 * 128 + 32;  // of gated layers
 
 // The kernels, by rows of a warp and levels as above.
 const void* mma16_warps_kernel(int rows, int levels);
 const void* mma16_warpgroups_kernel(int rows, int levels);
 const void* mma16_gated_kernel(int block_rows, bool warps);
+const void* int8_own_rows_kernel(int rows, int levels);  // groups of 128, no minimum
 const void* int8_warps_kernel(int group, bool minimum, int rows, int levels);
 const void* int8_warpgroups_kernel(int group, bool minimum, int rows, int levels);
 

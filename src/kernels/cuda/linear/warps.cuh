@@ -52,7 +52,7 @@ EADEM_DEVICE void multiply(int32_t* d, const Fragment4& a, uint32_t b0, uint32_t
 template <int kRows>
 struct WarpMma16 {
   static constexpr int kWarps = 1;
-  static constexpr bool kOwnRow = false;
+  static constexpr bool kOwnRows = false;
   static constexpr int registers(int) { return kMostRegisters; }
   static EADEM_DEVICE void run(const StreamArgs& a, Consumer& c, float (&d)[kRows / 2]) {
 #pragma unroll
@@ -95,11 +95,11 @@ EADEM_DEVICE void multiply(int32_t* d, const Fragment4& a, uint32_t b0, uint32_t
 
 // A chain lasts as long as its tiles one after the other: a wait, two loads, four dependent products, four steps of
 // float32. Only the last of these depends on the tile before, so the products of several tiles are under way together.
-template <int kRows, int kGroups, bool kMinimum>
+template <int kRows, int kGroups, bool kMinimum, bool kOwnRows_>
 class WarpInt8 {
  public:
   static constexpr int kWarps = 1;
-  static constexpr bool kOwnRow = kRows == 8 && kGroups == 1 && !kMinimum;
+  static constexpr bool kOwnRows = kOwnRows_;  // the CTA has quantised them
   static constexpr int registers(int levels) { return int8_registers(true, 128 / kGroups, kRows, levels); }
 
   static EADEM_DEVICE void run(const StreamArgs& a, Consumer& c, float (&acc)[kRows / 2]) {
@@ -126,12 +126,13 @@ class WarpInt8 {
     weights_ = static_cast<uint32_t>((c.output + lane % 16) * kTileRowBytes + ((lane / 16 ^ lane % 8) << 4));
     rows_ = static_cast<uint32_t>(a.x_offset + (c.row + lane % 8) * kTileRowBytes + ((lane / 8 ^ lane % 8) << 4));
     groups_ = a.shard_k / (kTileRowBytes / kGroups);
-    own_row_ = kOwnRow && a.own_row != nullptr;
-    if (own_row_) {
-      // All rows of a fragment are that one.
-      const uint32_t row = c.ring.base + static_cast<uint32_t>(a.own_row_offset);
-      rows_ = row + static_cast<uint32_t>(lane / 8 << 4);
-      sides_.x = row + static_cast<uint32_t>(a.k_tiles / a.split * kTileRowBytes);
+    if constexpr (kOwnRows) {
+      const uint32_t own = c.ring.base + static_cast<uint32_t>(a.own_rows_offset);
+      const uint32_t scales = own + static_cast<uint32_t>(a.k_tiles / a.split * a.own_tile_bytes);
+      // All rows of a fragment may be the only one.
+      const bool one = a.own_rows_kept == 1;
+      rows_ = own + (one ? static_cast<uint32_t>(lane / 8 << 4) : rows_ - static_cast<uint32_t>(a.x_offset));
+      sides_.x = scales + (one ? 0 : sides_.x - static_cast<uint32_t>(a.x_side_offset));
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) bias_[i] = float_bias();
@@ -141,11 +142,11 @@ class WarpInt8 {
     return load_matrices((stage + weights_) ^ static_cast<uint32_t>(step << 5));
   }
   // What rows_ and sides_.x count from.
-  EADEM_DEVICE uint32_t rows_stage(uint32_t stage, int tile) const {
-    return own_row_ ? static_cast<uint32_t>(tile * kTileRowBytes) : stage;
+  EADEM_DEVICE uint32_t rows_stage(const StreamArgs& a, uint32_t stage, int tile) const {
+    return kOwnRows ? static_cast<uint32_t>(tile * a.own_tile_bytes) : stage;
   }
-  EADEM_DEVICE uint32_t scales_stage(uint32_t stage, int tile) const {
-    return own_row_ ? static_cast<uint32_t>(tile * 8) : stage;
+  EADEM_DEVICE uint32_t scales_stage(const StreamArgs& a, uint32_t stage, int tile) const {
+    return kOwnRows ? static_cast<uint32_t>(tile * a.own_scale_bytes) : stage;
   }
   // 64 bytes of k, the half-th of the tile, of the j-th eight rows.
   EADEM_DEVICE Fragment4 rows_at(uint32_t rows_stage, int j, int half) const {
@@ -168,8 +169,8 @@ class WarpInt8 {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
       const uint32_t stage = c.ring.stage_at(a, slot[t]);
-      const uint32_t rows = rows_stage(stage, c.tile + t);
-      scales[t].load(sides_, stage, scales_stage(stage, c.tile + t), 0);
+      const uint32_t rows = rows_stage(a, stage, c.tile + t);
+      scales[t].load(sides_, stage, scales_stage(a, stage, c.tile + t), 0);
       const Fragment4 w[4] = {weights_at(stage, 0), weights_at(stage, 1), weights_at(stage, 2), weights_at(stage, 3)};
 #pragma unroll
       for (int j = 0; j < kRows / 8; ++j) multiply_group(w, rows, j, dot[t] + 4 * j);
@@ -204,8 +205,8 @@ class WarpInt8 {
     barrier_wait(c.ring.full_at(c.cursor.stage), c.cursor.parity);
     Scales scales;
     if constexpr (kGroups == 1) {
-      const uint32_t rows = rows_stage(stage, c.tile);
-      scales.load(sides_, stage, scales_stage(stage, c.tile), 0);
+      const uint32_t rows = rows_stage(a, stage, c.tile);
+      scales.load(sides_, stage, scales_stage(a, stage, c.tile), 0);
       const Fragment4 w[4] = {weights_at(stage, 0), weights_at(stage, 1), weights_at(stage, 2), weights_at(stage, 3)};
 #pragma unroll
       for (int j = 0; j < kRows / 8; ++j) {
@@ -241,7 +242,6 @@ class WarpInt8 {
   SideOffsets<kGroups, kMinimum> sides_;
   uint32_t weights_, rows_;  // of this lane's addresses in a stage
   int groups_;               // of a shard
-  bool own_row_;             // StreamArgs::own_row is there
   int32_t bias_[4];
 };
 
