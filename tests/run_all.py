@@ -37,7 +37,9 @@ EMULATOR_SLOWDOWN = 4
 # The suites that take longest, in this order, begin first, so that none of them is left alone at the end.
 SLOWEST = (
     "python/e2e/invariance/test_invariance",
+    "arm bits/test_engine_device",
     "arm bits/test_engine_invariance",
+    "arm unit/test_allocations",
     "python/e2e/invariance/test_invariance_arm",
     "python/e2e/server/test_faults",
     "python/e2e/black_box/test_black_box",
@@ -49,7 +51,10 @@ SLOWEST = (
     "python/e2e/readme/test_readme",
     "python/accuracy/test_accuracy",
     "arm bits/test_attention",
+    "arm bits/test_plans",
+    "arm unit/test_speculation",
     "arm bits/test_seeded_faults",
+    "arm bits/test_linear",
     "python/e2e/invariance/test_n",
 )
 FAILED_OUTPUT_LINES = 80
