@@ -3,6 +3,7 @@
 # EADEM_CUDA=ON looks for nvcc there, then in CUDA_HOME, the PATH and /usr/local/cuda. Without one the build goes on
 # with the stubs of src/kernels/no_cuda, and EADEM_HAVE_CUDA is OFF.
 option(EADEM_CUDA "Build the CUDA backend, where nvcc 13 is found" OFF)
+option(EADEM_RACECHECK "Build device programs for compute-sanitizer's racecheck (docs/cuda.md)" OFF)
 set(EADEM_CUDA_FLAGS "" CACHE STRING "More flags for nvcc, e.g. '-Xptxas;-v'")
 set(EADEM_HAVE_CUDA OFF)
 set(EADEM_CUDA_STATE "EADEM_CUDA was off when it was built (./dev setup --cuda, ./dev build cuda)")
@@ -30,6 +31,10 @@ endif()
 # -fmad=false; the other flags are nvcc's defaults said aloud (docs/numerics.md).
 function(eadem_cuda_objects result)
   set(objects "")
+  set(flags ${EADEM_CUDA_FLAGS})
+  if(EADEM_RACECHECK)
+    list(APPEND flags -DEADEM_RACECHECK)
+  endif()
   set(launcher "")
   if(CCACHE)
     set(launcher ${CCACHE})
@@ -45,7 +50,7 @@ function(eadem_cuda_objects result)
       COMMAND ${launcher} ${EADEM_NVCC} -c ${path} -o ${object} -MD -MF ${object}.d -ccbin ${CMAKE_CXX_COMPILER}
               -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/tests
               -std=c++20 -O3 -gencode=arch=compute_90a,code=sm_90a -fmad=false -ftz=false -prec-div=true
-              -prec-sqrt=true -lineinfo -Xcompiler=-Wall,-Wextra,-fPIC,-ffp-contract=off ${EADEM_CUDA_FLAGS}
+              -prec-sqrt=true -lineinfo -Xcompiler=-Wall,-Wextra,-fPIC,-ffp-contract=off ${flags}
       DEPENDS ${path}
       DEPFILE ${object}.d
       COMMENT "nvcc ${name}"

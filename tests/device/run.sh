@@ -101,12 +101,28 @@ stage_cost() {
   done
 }
 
+# What of each op's program ends soon under a sanitizer: seconds for memcheck, up to two minutes for racecheck.
+small_cases=(
+  "test_cuda_rows *"
+  "test_cuda_attention *HeadSizes*"
+  "test_prefill_attention *Chunks"
+  "test_wgmma_linear *FewProcessors:*GatesOfAnySize"
+  "test_cuda_linear *OtherTreesDiffer*:CudaGated.EveryNumberOfRows"
+  "test_cuda_draw *Bad*"
+)
+
+# racecheck: over programs in which every thread arrives at a barrier for itself (docs/cuda.md).
 stage_sanitize() {
-  local sanitizer
+  local sanitizer program
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -n1)
   [ -n "$sanitizer" ] || { echo "sanitize: there is no compute-sanitizer here"; return 0; }
   go sanitize-memcheck "$sanitizer" --tool memcheck --error-exitcode 9 bin/engine_equality --only "odd mma16"
-  go sanitize-racecheck "$sanitizer" --tool racecheck --error-exitcode 9 bin/engine_equality --only "odd mma16"
+  for program in "${small_cases[@]}"; do
+    local name=${program%% *} cases=--gtest_filter=${program#* }
+    go "sanitize-memcheck-$name" "$sanitizer" --tool memcheck --error-exitcode 9 "bin/$name" --gtest_brief=1 "$cases"
+    go "sanitize-racecheck-$name" "$sanitizer" --tool racecheck --error-exitcode 9 "bin-racecheck/$name" --gtest_brief=1 \
+      "$cases"
+  done
 }
 
 # Whole steps of a model in Qwen3-8B's shape, made on the spot (16 GB in TMPDIR).

@@ -27,6 +27,23 @@ EADEM_DEVICE void barrier_arrive(uint32_t barrier) {
 EADEM_DEVICE void barrier_arrive(uint32_t barrier, int count) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
+
+// Where all threads of a group are done, one of them arrives for all. racecheck takes only a thread's own arrival for
+// the end of its reads and writes: built for it, every thread arrives (docs/cuda.md).
+#ifdef EADEM_RACECHECK
+inline constexpr bool kEveryThreadArrives = true;
+#else
+inline constexpr bool kEveryThreadArrives = false;
+#endif
+// How often so many groups arrive.
+EADEM_DEVICE constexpr int group_arrivals(int groups, int threads) {
+  return kEveryThreadArrives ? groups * threads : groups;
+}
+// By all threads of a group; one of them speaks for it.
+EADEM_DEVICE void group_arrive(uint32_t barrier, bool speaks) {
+  if (kEveryThreadArrives || speaks) barrier_arrive(barrier);
+}
+
 // Waits until the phase of that parity is over: by polling, where a late wake-up costs more than issue slots.
 EADEM_DEVICE void barrier_poll(uint32_t barrier, uint32_t parity) {
   asm volatile(

@@ -17,12 +17,13 @@ __global__ void __launch_bounds__(T::kThreads, 1) prefill_attention(const __grid
   extern __shared__ __align__(1024) char shared[];
   if (shared_address(shared) != T::kQ) __trap();
   if (threadIdx.x == 0) {
-    for (int i = 0; i < T::kGroups; ++i) barrier_init(T::kQFull + 8 * i, 1), barrier_init(T::kQEmpty + 8 * i, 4);
+    constexpr int kFreeQ = group_arrivals(4, 32), kFreeStage = T::kGroups * kFreeQ;
+    for (int i = 0; i < T::kGroups; ++i) barrier_init(T::kQFull + 8 * i, 1), barrier_init(T::kQEmpty + 8 * i, kFreeQ);
     for (int i = 0; i < T::kKeys; ++i) {
-      barrier_init(T::kKFull + 8 * i, 1), barrier_init(T::kKEmpty + 8 * i, 4 * T::kGroups);
+      barrier_init(T::kKFull + 8 * i, 1), barrier_init(T::kKEmpty + 8 * i, kFreeStage);
     }
     for (int i = 0; i < T::kValues; ++i) {
-      barrier_init(T::kVFull + 8 * i, 1), barrier_init(T::kVEmpty + 8 * i, 4 * T::kGroups);
+      barrier_init(T::kVFull + 8 * i, 1), barrier_init(T::kVEmpty + 8 * i, kFreeStage);
     }
     barrier_init_fence();
   }

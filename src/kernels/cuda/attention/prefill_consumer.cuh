@@ -111,12 +111,12 @@ struct PrefillConsumer {
     v_low = __shfl_sync(~0u, kVLow + value_stage * (T::kImage >> 4), 0);
   }
   EADEM_DEVICE void release_keys() {
-    if (thread % 32 == 0) barrier_arrive(T::kKEmpty + 8 * key_stage);
+    group_arrive(T::kKEmpty + 8 * key_stage, thread % 32 == 0);
     if (++key_stage == T::kKeys) key_stage = 0, parities ^= 1;
     k_low = __shfl_sync(~0u, kKLow + key_stage * (T::kImage >> 4), 0);
   }
   EADEM_DEVICE void release_values() {
-    if (thread % 32 == 0) barrier_arrive(T::kVEmpty + 8 * value_stage);
+    group_arrive(T::kVEmpty + 8 * value_stage, thread % 32 == 0);
     if (++value_stage == T::kValues) value_stage = 0, parities ^= 2;
     v_low = __shfl_sync(~0u, kVLow + value_stage * (T::kImage >> 4), 0);
   }
@@ -346,7 +346,7 @@ struct PrefillConsumer {
     const int row = w.row + 64 * group;
     const PrefillBlocks of_tile = blocks_of(a, w.run, w.row, 64 * T::kGroups), of_group = blocks_of(a, w.run, row, 64);
     if (of_group.begin == of_group.end) {
-      if (thread % 32 == 0) barrier_arrive(T::kQEmpty + 8 * group);
+      group_arrive(T::kQEmpty + 8 * group, thread % 32 == 0);
       skip_keys(of_tile.end - of_tile.begin);
       skip_values(of_tile.end - of_tile.begin);
       return;
@@ -372,7 +372,7 @@ struct PrefillConsumer {
         step<true>(block, at - 64 * block);
       }
     }
-    if (thread % 32 == 0) barrier_arrive(T::kQEmpty + 8 * group);
+    group_arrive(T::kQEmpty + 8 * group, thread % 32 == 0);
     add_values();
     wgmma_wait<0>();
     pin(o);

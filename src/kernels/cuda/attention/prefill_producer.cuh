@@ -19,7 +19,7 @@ struct PrefillProducer {
     int idle = 0;
 #pragma unroll
     for (int g = 0; g < T::kGroups; ++g) idle += block < of_group[g].begin || block >= of_group[g].end;
-    if (idle > 0) barrier_arrive(empty, 4 * idle);
+    if (idle > 0) barrier_arrive(empty, group_arrivals(4 * idle, 32));
   }
   EADEM_DEVICE void load_keys(int block, int id) {
     const uint32_t full = T::kKFull + 8 * key_stage, empty = T::kKEmpty + 8 * key_stage;

@@ -290,10 +290,10 @@ struct Handover {
       barrier_init(shared_address(&full[s]), 1);
       barrier_init(shared_address(&empty[s]), kComputeThreads);  // one lane for its warp, and racecheck sees hazards
     }
-    for (uint64_t& slot : queries_free) barrier_init(shared_address(&slot), kComputeWarps);
+    for (uint64_t& slot : queries_free) barrier_init(shared_address(&slot), group_arrivals(kComputeWarps, 32));
     for (int s = 0; s < kPartSlots; ++s) {
-      barrier_init(shared_address(&part_written[s]), kComputeWarps);
-      barrier_init(shared_address(&part_noted[s]), 1);
+      barrier_init(shared_address(&part_written[s]), group_arrivals(kComputeWarps, 32));
+      barrier_init(shared_address(&part_noted[s]), group_arrivals(1, 32));
     }
     barrier_init_fence();
   }
@@ -312,7 +312,7 @@ struct Place {
 // A warp's share of a barrier's arrivals.
 __device__ __forceinline__ void warp_arrive(uint64_t& barrier) {
   __syncwarp();
-  if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&barrier));
+  group_arrive(shared_address(&barrier), threadIdx.x % 32 == 0);
 }
 
 // One warp: a unit's queries and blocks into their places.

@@ -192,7 +192,7 @@ class Multiplier {
       barrier_wait(barriers_.empty_at(buffer_), parity_);
     }
     __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(barriers_.full_at(buffer_, index % kAdders));
+    group_arrive(barriers_.full_at(buffer_, index % kAdders), threadIdx.x % 32 == 0);
     if (++buffer_ == C::kBuffers) buffer_ = 0, parity_ ^= 1;
   }
 
@@ -319,7 +319,7 @@ EADEM_DEVICE void add(const Fma32Args& a, uint32_t base, const SumBarriers<Cut<k
         add_tiles<C::kSums>(a, b * kBlockTiles, min((b + 1) * kBlockTiles, a.k_tiles), at + shift, other + shift,
                             cursor, sums[i]);
         __syncwarp();
-        if (lane == 0) barrier_arrive(barriers.empty_at(buffer));
+        group_arrive(barriers.empty_at(buffer), lane == 0);
       }
     }
 #pragma unroll
@@ -342,8 +342,8 @@ __global__ void __launch_bounds__(kThreads, 1) fma32(const __grid_constant__ Fma
   if (threadIdx.x == 0) {
     for (int i = 0; i < kMultipliers * kSlots; ++i) barrier_init(slots_full + 8 * static_cast<uint32_t>(i), 1);
     for (int i = 0; i < kBuffers; ++i) {
-      barrier_init(barriers.empty_at(i), 1);
-      for (int j = 0; j < kAdders; ++j) barrier_init(barriers.full_at(i, j), kMultipliers);
+      barrier_init(barriers.empty_at(i), group_arrivals(1, 32));
+      for (int j = 0; j < kAdders; ++j) barrier_init(barriers.full_at(i, j), group_arrivals(kMultipliers, 32));
     }
     barrier_init_fence();
   }

@@ -167,14 +167,14 @@ EADEM_DEVICE void store_output(const StreamArgs& a, int row, int n, float sum) {
   *y = a.add_to_y ? numerics::add_f32(*y, sum) : sum;
 }
 
-// Sets up the ring of a CTA; all threads. consumers: arrivals that free a stage.
+// Sets up the ring of a CTA; all threads. consumers: warps that free a stage together.
 EADEM_DEVICE Ring make_ring(const StreamArgs& a, uint64_t* barriers, uint32_t base, int consumers) {
   const uint32_t full = shared_address(barriers);
   const Ring ring{base, full, full + 8 * kMaxStages};
   if (threadIdx.x == 0) {
     for (int i = 0; i < a.stages; ++i) {
       barrier_init(ring.full_at(i), a.producers);
-      barrier_init(ring.empty_at(i), consumers);
+      barrier_init(ring.empty_at(i), group_arrivals(consumers, 32));
     }
   }
   return ring;

@@ -179,7 +179,7 @@ class WarpInt8 {
     __syncwarp();
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
-      if (c.lane() == 0) barrier_arrive(c.ring.empty_at(slot[t]));
+      group_arrive(c.ring.empty_at(slot[t]), c.lane() == 0);
     }
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) scales[t].apply(dot[t], acc);

@@ -162,7 +162,7 @@ struct WgmmaConsumer {
   }
   EADEM_DEVICE void release() {
     const uint32_t empty = b.barriers + 8 * (T::kStages + previous);
-    if (thread == 0) barrier_arrive(empty);
+    group_arrive(empty, thread == 0);
   }
   EADEM_DEVICE void advance() {
     previous = stage;

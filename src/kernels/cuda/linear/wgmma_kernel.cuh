@@ -394,7 +394,7 @@ __global__ void __launch_bounds__(T::kThreads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < T::kStages; ++i) {
       barrier_init(b.barriers + 8 * i, 2);
-      barrier_init(b.barriers + 8 * (T::kStages + i), T::kGroups);
+      barrier_init(b.barriers + 8 * (T::kStages + i), group_arrivals(T::kGroups, 128));
     }
     barrier_init_fence();
   }
