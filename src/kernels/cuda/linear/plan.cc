@@ -157,7 +157,9 @@ LinearPlan plan_int8_few(const LinearShape& s, int rows, int block, int processo
     return plan;
   }
   const bool few = s.n <= 64 * processors, many = ceil_div(s.n, 128) > kResidents * processors;
-  if (rows == 1 && few) return {block, 0, outputs_for(s.n, kResidents * processors, 16, 64), 1, kResidents, 1, own_row};
+  if (rows == 1 && few) {
+    return {block, 0, outputs_for(s.n, kResidents * processors, 16, 64), 1, kResidents, 1, own_row};
+  }
   if (few || (rows == 1 && !many)) return {block, 0, outputs_for(s.n, processors * 3 / 4, 16, 64), 1, 1, 1, own_row};
   return {block, 0, outputs_alone(s.n, 1, processors, 32, 64, rows == 1 ? 128 : 192), 1, 1, 1, own_row};
 }
