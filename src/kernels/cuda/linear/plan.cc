@@ -137,8 +137,8 @@ int outputs_alone(int n, int row_blocks, int processors, int unit, int least, in
   return best;
 }
 
-// Groups of 128, up to 16 rows: warps. One row is quantised by each CTA; up to 16 are where a chain fits the ring and so
-// is over before a kernel that quantises would pay. Measured cells: docs/cuda-linear.md.
+// Groups of 128, up to 16 rows: warps. Each CTA quantises one row by itself, and up to 16 where a chain fits the ring:
+// it is over before a kernel that quantises would pay.
 LinearPlan plan_int8_few(const LinearShape& s, int rows, int block, int processors) {
   const int own_rows = own_rows_of(s, rows, block), own_row = rows == 1 ? own_rows : 0, split = std::min(4, s.shards);
   if (s.shards > 1) {
