@@ -5,7 +5,9 @@
 #include "kernels/calls.h"
 #include "kernels/cpu/linear_chain.h"
 #include "kernels/cpu/linear_int8.h"
+#include "kernels/cpu/operand_writer.h"
 #include "numerics/formats.h"
+#include "numerics/layer.h"
 #include "numerics/shards.h"
 #if defined(__AVX512BF16__)
 #include "kernels/cpu/linear_pairs.h"
@@ -195,25 +197,19 @@ using Fma32Walk = OperandWalk<Numerics::kFma32>;
 #endif
 
 struct Int8Walk {
-  alignas(64) int32_t words[kBlockX / 4];
-  int begin, length;
   static constexpr int kPanels = kInt8Panels;
 
   EADEM_LANE static int unit(const LinearShape& s) { return s.group; }
-  EADEM_LANE void expand_rows(const LinearCall& call, const Piece& p) {
-    begin = p.k, length = p.length;
-    for (int r = 0; r < p.rows; ++r) {
-      const int8_t* from = call.x.q + static_cast<int64_t>(p.row + r) * call.shape->k_padded + p.k;
-      memcpy(words + r * (length / 4), from, static_cast<size_t>(length));
-    }
-  }
+  EADEM_LANE void expand_rows(const LinearCall&, const Piece&) {}  // int8 is read as it lies
   EADEM_LANE void run(const LinearCall& call, const Piece& p, float* sums, int64_t stride) const {
     const LinearShape& s = *call.shape;
     const size_t panel_bytes = linear_panel_bytes(s);
     const int group = p.k / s.group;
     const std::byte* const first = call.weights + static_cast<size_t>(p.panel) * panel_bytes;
     const int64_t side = static_cast<int64_t>(p.row) * s.groups() + group;
-    const Int8Rows x{words + (p.k - begin) / 4, call.x.scale + side, call.x.sum + side, length / 4, s.groups()};
+    const int8_t* const q = call.x.q + static_cast<int64_t>(p.row) * s.k_padded + p.k;
+    const Int8Rows x{reinterpret_cast<const QuadWord*>(q), call.x.scale + side, call.x.sum + side, s.k_padded / 4,
+                     s.groups()};
     int8_chains(sums, stride, x, p.rows, first, panel_bytes, p.panels, s, group, group + p.length / s.group);
   }
 };
@@ -228,47 +224,79 @@ EADEM_FN Vec shard_tree(const float* sums, int64_t stride, int shards) {
   return add(low, shard_tree(sums + 4 * stride, stride, 4));
 }
 
+// As store_outputs for a last panel that is partly filled: y and the bias go by way of copies, of which nothing past n
+// reaches y.
+EADEM_FN void store_some_outputs(const LinearCall& call, float* y, const float* bias, const float* sums,
+                                 int64_t shard_stride) {
+  const size_t bytes = static_cast<size_t>(call.shape->n % kPanel) * sizeof(float);
+  float last_y[kPanel] = {}, last_bias[kPanel] = {};
+  if (bias != nullptr) memcpy(last_bias, bias, bytes);
+  if (call.add_to_y) memcpy(last_y, y, bytes);
+  for (int i = 0; i < kPanel; i += Vec::kWidth) {
+    Vec sum = shard_tree(sums + i, shard_stride, call.shape->shards);
+    if (bias != nullptr) sum = add(sum, Vec::load(last_bias + i));
+    if (call.add_to_y) sum = add(Vec::load(last_y + i), sum);
+    sum.store(last_y + i);
+  }
+  memcpy(y, last_y, bytes);
+}
+
 // y = shard tree (+ bias), or y + that, for the outputs of one panel.
 EADEM_FN void store_outputs(const LinearCall& call, int row, int panel, const float* sums, int64_t shard_stride) {
   const int first = panel * kPanel;
-  float* y = call.y + row * call.y_stride + first;
-  const float* bias = call.bias == nullptr ? nullptr : call.bias + first;
-  // The last panel may be partly filled: its outputs go by way of copies, of which nothing past n reaches y.
-  const int count = call.shape->n - first < kPanel ? call.shape->n - first : kPanel;
-  const size_t last_bytes = static_cast<size_t>(count) * sizeof(float);
-  float last_y[kPanel] = {}, last_bias[kPanel] = {};
-  float* const out = count == kPanel ? y : last_y;
-  if (count < kPanel) {
-    if (bias != nullptr) bias = static_cast<const float*>(memcpy(last_bias, bias, last_bytes));
-    if (call.add_to_y) memcpy(last_y, y, last_bytes);
-  }
+  float* const y = call.y + row * call.y_stride + first;
+  const float* const bias = call.bias == nullptr ? nullptr : call.bias + first;
+  if (first + kPanel > call.shape->n) return store_some_outputs(call, y, bias, sums, shard_stride);
   for (int i = 0; i < kPanel; i += Vec::kWidth) {
     Vec sum = shard_tree(sums + i, shard_stride, call.shape->shards);
     if (bias != nullptr) sum = add(sum, Vec::load(bias + i));
-    if (call.add_to_y) sum = add(Vec::load(out + i), sum);
-    sum.store(out + i);
+    if (call.add_to_y) sum = add(Vec::load(y + i), sum);
+    sum.store(y + i);
   }
-  if (count < kPanel) memcpy(y, last_y, last_bytes);
 }
+
+// Operands of SwiGLU of a row, of gates from `panel` on.
+EADEM_FN void store_swiglu(const SwigluCall& swiglu, int row, int panel, int panels, const float* gates,
+                           const float* ups) {
+  uint16_t* const y = swiglu.y + row * swiglu.y_stride + panel * kPanel;
+  OperandWriter writer;
+  for (int i = 0; i < panels * kPanel; i += Vec::kWidth) {
+    writer.put(y + i, numerics::swiglu32(Vec::load(gates + i), Vec::load(ups + i)));
+  }
+  if (!writer.good()) __atomic_store_n(swiglu.bad + row, true, __ATOMIC_RELAXED);  // other tiles have the same row
+}
+
+// A block of outputs: rows x panels, and, where `ups` is not 0, as many panels that many further on.
+struct Block {
+  int row, rows, panel, panels, ups;
+
+  int parts() const { return ups == 0 ? 1 : 2; }
+  int64_t width() const { return static_cast<int64_t>(panels) * parts() * kPanel; }  // of a row's sums
+  int64_t outputs() const { return rows * width(); }
+};
 
 // The chains of a block whose x fits the scratch over all K. Panels come first, then their shards, so that decode reads
 // the weights in the order in which they lie.
 template <class Walk>
-EADEM_FN void run_whole(const LinearCall& call, Walk& walk, const Piece& block, float* sums, int64_t outputs) {
+EADEM_FN void run_whole(const LinearCall& call, Walk& walk, const Block& block, float* sums) {
   const int shards = call.shape->shards, shard_k = call.shape->k_padded / shards;
-  walk.expand_rows(call, block);
-  for (int p = 0; p < block.panels; p += Walk::kPanels) {
-    const int panels = block.panels - p < Walk::kPanels ? block.panels - p : Walk::kPanels;
-    for (int shard = 0; shard < shards; ++shard) {
-      walk.run(call, {block.row, block.rows, block.panel + p, panels, shard * shard_k, shard_k},
-               sums + shard * outputs + p * kPanel, block.panels * kPanel);
+  walk.expand_rows(call, {block.row, block.rows, 0, 0, 0, call.shape->k_padded});
+  for (int part = 0; part < block.parts(); ++part) {
+    const int first = block.panel + part * block.ups;
+    for (int p = 0; p < block.panels; p += Walk::kPanels) {
+      const int panels = block.panels - p < Walk::kPanels ? block.panels - p : Walk::kPanels;
+      float* const to = sums + (part * block.panels + p) * kPanel;
+      for (int shard = 0; shard < shards; ++shard) {
+        walk.run(call, {block.row, block.rows, first + p, panels, shard * shard_k, shard_k},
+                 to + shard * block.outputs(), block.width());
+      }
     }
   }
 }
 
 // Otherwise x is expanded by equal pieces of each shard.
 template <class Walk>
-EADEM_FN void run_pieces(const LinearCall& call, Walk& walk, const Piece& block, float* sums, int64_t outputs) {
+EADEM_FN void run_pieces(const LinearCall& call, Walk& walk, const Block& block, float* sums) {
   const LinearShape& s = *call.shape;
   const int unit = Walk::unit(s), shard_k = s.k_padded / s.shards, shard_units = shard_k / unit;
   const int most = kBlockX / block.rows / unit, pieces = (shard_units + most - 1) / most;
@@ -276,54 +304,75 @@ EADEM_FN void run_pieces(const LinearCall& call, Walk& walk, const Piece& block,
   for (int shard = 0; shard < s.shards; ++shard) {
     const int end = (shard + 1) * shard_k;
     for (int k = shard * shard_k; k < end; k += piece_k) {
-      Piece piece = block;
-      piece.k = k, piece.length = end - k < piece_k ? end - k : piece_k;
+      Piece piece{block.row, block.rows, block.panel, block.panels, k, end - k < piece_k ? end - k : piece_k};
       walk.expand_rows(call, piece);
-      walk.run(call, piece, sums + shard * outputs, block.panels * kPanel);
+      for (int part = 0; part < block.parts(); ++part, piece.panel += block.ups) {
+        walk.run(call, piece, sums + shard * block.outputs() + part * block.panels * kPanel, block.width());
+      }
     }
   }
 }
 
-// One block: rows x panels of y. sums: [shards][rows][panels * 16].
+// The sums of a block: [shards][rows][parts][panels * 16].
 template <class Walk>
-EADEM_FN void linear_block(const LinearCall& call, Walk& walk, const Piece& block, float* sums) {
-  const int64_t width = static_cast<int64_t>(block.panels) * kPanel, outputs = block.rows * width;
-  memset(sums, 0, static_cast<size_t>(outputs * call.shape->shards) * sizeof(float));
+EADEM_FN void run_block(const LinearCall& call, Walk& walk, const Block& block, float* sums) {
+  memset(sums, 0, static_cast<size_t>(block.outputs() * call.shape->shards) * sizeof(float));
   if (block.rows * static_cast<int64_t>(call.shape->k_padded) <= kBlockX) {
-    run_whole(call, walk, block, sums, outputs);
+    run_whole(call, walk, block, sums);
   } else {
-    run_pieces(call, walk, block, sums, outputs);
-  }
-  for (int r = 0; r < block.rows; ++r) {
-    for (int p = 0; p < block.panels; ++p) {
-      store_outputs(call, block.row + r, block.panel + p, sums + r * width + p * kPanel, outputs);
-    }
+    run_pieces(call, walk, block, sums);
   }
 }
 
-template <class Walk>
-EADEM_FN void linear_walk(const LinearCall& call, const LinearTile& tile) {
+// Calls finish(block, sums) for each block of a tile.
+template <class Walk, class Finish>
+EADEM_FN void linear_walk(const LinearCall& call, const LinearTile& tile, int ups, const Finish& finish) {
   Walk walk;
   alignas(64) float sums[numerics::kMaxShards * kBlockOutputs];
   const int rows_left = tile.row_end - tile.row_begin;
   const int block_rows = rows_left < kBlockRows ? rows_left : kBlockRows;
-  const int block_panels = kBlockOutputs / kPanel / block_rows;
+  const int block_panels = kBlockOutputs / kPanel / block_rows / (ups == 0 ? 1 : 2);
   for (int panel = tile.panel_begin; panel < tile.panel_end; panel += block_panels) {
     const int panels = tile.panel_end - panel < block_panels ? tile.panel_end - panel : block_panels;
     for (int row = tile.row_begin; row < tile.row_end; row += block_rows) {
       const int rows = tile.row_end - row < block_rows ? tile.row_end - row : block_rows;
-      linear_block(call, walk, {row, rows, panel, panels, 0, call.shape->k_padded}, sums);
+      const Block block{row, rows, panel, panels, ups};
+      run_block(call, walk, block, sums);
+      finish(block, sums);
     }
   }
 }
 
-EADEM_FN void linear(const LinearCall& call, const LinearTile& tile) {
+template <class Finish>
+EADEM_FN void linear_blocks(const LinearCall& call, const LinearTile& tile, int ups, const Finish& finish) {
   count_call();
   switch (call.shape->numerics) {
-    case Numerics::kMma16: return linear_walk<OperandWalk<Numerics::kMma16>>(call, tile);
-    case Numerics::kFma32: return linear_walk<Fma32Walk>(call, tile);
-    case Numerics::kInt8: return linear_walk<Int8Walk>(call, tile);
+    case Numerics::kMma16: return linear_walk<OperandWalk<Numerics::kMma16>>(call, tile, ups, finish);
+    case Numerics::kFma32: return linear_walk<Fma32Walk>(call, tile, ups, finish);
+    case Numerics::kInt8: return linear_walk<Int8Walk>(call, tile, ups, finish);
   }
+}
+
+EADEM_FN void linear(const LinearCall& call, const LinearTile& tile) {
+  linear_blocks(call, tile, 0, [&call](const Block& block, const float* sums) {
+    for (int r = 0; r < block.rows; ++r) {
+      for (int p = 0; p < block.panels; ++p) {
+        store_outputs(call, block.row + r, block.panel + p, sums + r * block.width() + p * kPanel, block.outputs());
+      }
+    }
+  });
+}
+
+// Gates and ups of a block meet in its sums, so that neither goes to memory as float32. Operands of SwiGLU are padded to
+// a leaf; here nobody writes padding.
+EADEM_FN bool fuses_swiglu(const LinearShape& s, int) { return s.shards == 1 && s.n % (2 * numerics::kLeaf) == 0; }
+
+EADEM_FN void linear_swiglu(const LinearCall& call, const SwigluCall& swiglu, const LinearTile& tile) {
+  linear_blocks(call, tile, call.shape->n / 2 / kPanel, [&swiglu](const Block& block, const float* sums) {
+    for (int r = 0; r < block.rows; ++r, sums += block.width()) {
+      store_swiglu(swiglu, block.row + r, block.panel, block.panels, sums, sums + block.panels * kPanel);
+    }
+  });
 }
 
 }  // namespace

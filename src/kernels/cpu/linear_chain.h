@@ -27,26 +27,41 @@ struct ChainRows {
   int64_t stride = 0;  // from row to row, in both
 };
 
-// Bytes by which the weights are asked for ahead of their use: decode reads memory, and the hardware's own prefetch
-// stops at a page.
+// Bytes by which a tree that computes longer than memory takes asks for its weights ahead of their use (mma16, and what
+// is summed in free order).
 inline constexpr size_t kAhead = 2048;
 
-// Calls run<R>(first) for blocks of at most kRows rows, as even as can be: 8 rows are 4 + 4, not 6 + 2.
+// Decode reads memory: the panels that come next are asked for while these pass. They go to the second-level cache: what
+// the first level waits for takes its few buffers from the loads beside it.
+EADEM_LANE void prefetch_weights(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
+
+// Of several blocks of rows that pass the same panels each asks for its share of the leaves (or scale groups) of the
+// coming ones, so that memory is read all the time and not by the first block alone.
+struct Ahead {
+  size_t next;      // bytes to the panels that come next
+  int turn, turns;  // this block of rows, of so many
+
+  // How far ahead of this leaf is to be asked; 0: not at all.
+  EADEM_LANE size_t of_leaf(int leaf) const { return leaf % turns == turn ? next : 0; }
+};
+
+// Calls run<R>(first, ahead) for blocks of at most kRows rows, as even as can be: 8 rows are 4 + 4, not 6 + 2.
 template <int kRows, class Run>
-EADEM_INLINE void dispatch_rows(int rows, int first, const Run& run) {
+EADEM_INLINE void dispatch_rows(int rows, int first, const Ahead& ahead, const Run& run) {
   if constexpr (kRows == 1) {
-    run.template operator()<1>(first);
+    run.template operator()<1>(first, ahead);
   } else if (rows == kRows) {
-    run.template operator()<kRows>(first);
+    run.template operator()<kRows>(first, ahead);
   } else {
-    dispatch_rows<kRows - 1>(rows, first, run);
+    dispatch_rows<kRows - 1>(rows, first, ahead, run);
   }
 }
 template <int kRows, class Run>
-EADEM_INLINE void for_row_blocks(int rows, const Run& run) {
-  for (int first = 0; first < rows;) {
-    const int left = rows - first, blocks = (left + kRows - 1) / kRows, size = (left + blocks - 1) / blocks;
-    dispatch_rows<kRows>(size, first, run);
+EADEM_INLINE void for_row_blocks(int rows, size_t next, const Run& run) {
+  Ahead ahead{next, 0, (rows + kRows - 1) / kRows};
+  for (int first = 0; first < rows; ++ahead.turn) {
+    const int left = ahead.turns - ahead.turn, size = (rows - first + left - 1) / left;
+    dispatch_rows<kRows>(size, first, ahead, run);
     first += size;
   }
 }
@@ -74,7 +89,7 @@ EADEM_FN void expand_operands(const uint16_t* operands, int k, float* value, flo
 // One leaf of kRows x kPanels: even and odd chains stay in registers.
 template <int kRows, int kPanels>
 EADEM_INLINE void fma32_leaf_block(float* acc, int64_t acc_stride, const float* x, int64_t x_stride,
-                                   const std::byte* panel, size_t panel_stride) {
+                                   const std::byte* panel, size_t panel_stride, size_t ahead) {
   constexpr int kAll = kPanels * kVecs;
   Vec chain[2][kRows][kAll];  // even, odd
 #pragma GCC unroll 8
@@ -90,7 +105,7 @@ EADEM_INLINE void fma32_leaf_block(float* acc, int64_t acc_stride, const float* 
 #pragma GCC unroll 8
       for (int v = 0; v < kAll; ++v) {
         const std::byte* part = line + v / kVecs * panel_stride + v % kVecs * sizeof(Vec);
-        if (half == 0 && v % kVecs == 0) __builtin_prefetch(part + kAhead);
+        if (half == 0 && v % kVecs == 0) prefetch_weights(part + ahead);
         const IVec pairs = IVec::load(part);
         w[v] = half == 0 ? even(pairs) : odd(pairs);
       }
@@ -115,18 +130,19 @@ EADEM_INLINE void fma32_leaf_block(float* acc, int64_t acc_stride, const float* 
 // Not inlined, so that the compiler has all registers for it.
 template <int kRows, int kPanels>
 [[gnu::noinline]] static void fma32_block(float* acc, int64_t acc_stride, const float* x, int64_t x_stride,
-                                          const std::byte* panel, size_t panel_stride, int k) {
+                                          const std::byte* panel, size_t panel_stride, Ahead ahead, int k) {
   for (int i = 0; i < k; i += numerics::kLeaf) {
-    fma32_leaf_block<kRows, kPanels>(acc, acc_stride, x + i, x_stride, panel + operand_panel_bytes(i), panel_stride);
+    fma32_leaf_block<kRows, kPanels>(acc, acc_stride, x + i, x_stride, panel + operand_panel_bytes(i), panel_stride,
+                                     ahead.of_leaf(i / numerics::kLeaf));
   }
 }
 
 template <int kPanels>
 EADEM_FN void fma32_rows(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel,
                          size_t panel_stride, int k) {
-  for_row_blocks<kFmaRows>(rows, [&]<int kRows>(int first) {
+  for_row_blocks<kFmaRows>(rows, kPanels * panel_stride, [&]<int kRows>(int first, const Ahead& ahead) {
     fma32_block<kRows, kPanels>(acc + first * acc_stride, acc_stride, x.value + first * x.stride, x.stride, panel,
-                                panel_stride, k);
+                                panel_stride, ahead, k);
   });
 }
 

@@ -50,7 +50,7 @@ constexpr size_t int8_side_at(const LinearShape& s, int g) {
 
 // Rows of int8 activations, four to a word.
 struct Int8Rows {
-  const int32_t* words = nullptr;
+  const QuadWord* words = nullptr;
   const float* scale = nullptr;  // per group
   const int32_t* sum = nullptr;  // of q, per group
   int64_t stride = 0;            // words from row to row
@@ -90,14 +90,14 @@ using DotOf = std::conditional_t<kNibbles, NibbleDot, Dot>;
 
 // Step i of a group: a quad of each lane, or two where they are nibbles.
 template <int kRows, int kPanels, bool kNibbles>
-EADEM_LANE void int8_step(DotOf<kNibbles> (&dot)[kRows][kPanels * kVecs], const int32_t* const (&words)[kRows],
-                          const std::byte* const (&panel)[kPanels], int i) {
+EADEM_LANE void int8_step(DotOf<kNibbles> (&dot)[kRows][kPanels * kVecs], const QuadWord* const (&words)[kRows],
+                          const std::byte* const (&panel)[kPanels], size_t ahead, int i) {
   constexpr int kAll = kPanels * kVecs, kQuads = kNibbles ? 2 : 1;
   std::conditional_t<kNibbles, NibbleQuads, Quads> w[kQuads][kAll];
 #pragma GCC unroll 8
   for (int v = 0; v < kAll; ++v) {
     const std::byte* part = panel[v / kVecs] + i * kQuadBytes + v % kVecs * sizeof(Vec);
-    if (v % kVecs == 0) __builtin_prefetch(part + kAhead);
+    if (v % kVecs == 0) prefetch_weights(part + ahead);
     if constexpr (kNibbles) {
       load_nibbles(part, w[0][v], w[kQuads - 1][v]);
     } else {
@@ -117,9 +117,9 @@ EADEM_LANE void int8_step(DotOf<kNibbles> (&dot)[kRows][kPanels * kVecs], const 
 // The dot products of one group of kRows x kPanels, of which quads are the first panel's.
 template <int kRows, int kPanels, int kGroup, bool kNibbles>
 EADEM_LANE void int8_group_dots(DotOf<kNibbles> (&dot)[kRows][kPanels * kVecs], const Int8Rows& x,
-                                const std::byte* quads, size_t panel_stride, int offset) {
+                                const std::byte* quads, size_t panel_stride, size_t ahead, int offset) {
   constexpr int kSteps = kGroup / 4 / (kNibbles ? 2 : 1);
-  const int32_t* words[kRows];
+  const QuadWord* words[kRows];
   const std::byte* panel[kPanels];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -133,10 +133,10 @@ EADEM_LANE void int8_group_dots(DotOf<kNibbles> (&dot)[kRows][kPanels * kVecs], 
   // Of one row, which waits for memory, a long loop reads 8 % less than a short one.
   if constexpr (kRows > 2) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kSteps; ++i) int8_step<kRows, kPanels, kNibbles>(dot, words, panel, i);
+    for (int i = 0; i < kSteps; ++i) int8_step<kRows, kPanels, kNibbles>(dot, words, panel, ahead, i);
   } else {
 #pragma GCC unroll 2
-    for (int i = 0; i < kSteps; ++i) int8_step<kRows, kPanels, kNibbles>(dot, words, panel, i);
+    for (int i = 0; i < kSteps; ++i) int8_step<kRows, kPanels, kNibbles>(dot, words, panel, ahead, i);
   }
 }
 
@@ -166,7 +166,7 @@ EADEM_LANE void int8_group_scale(Vec (&sum)[kRows][kAll], const AnyDot (&dot)[kR
 // Chains of kRows x kPanels over groups [begin, end). Not inlined, so that the compiler has all registers for it.
 template <int kRows, int kPanels, int kGroup, bool kNibbles>
 [[gnu::noinline]] static void int8_block(float* acc, int64_t acc_stride, Int8Rows x, const std::byte* panel,
-                                         size_t panel_stride, LinearShape s, int begin, int end) {
+                                         size_t panel_stride, Ahead ahead, LinearShape s, int begin, int end) {
   constexpr int kAll = kPanels * kVecs;
   const int offset = kNibbles ? nibble_zero(s) : Dot::kOffset;
   GroupCursor quads = GroupCursor::of_weights(s, panel, begin), side = GroupCursor::of_scales(s, panel, begin);
@@ -178,7 +178,10 @@ template <int kRows, int kPanels, int kGroup, bool kNibbles>
   }
   for (int g = begin; g < end; ++g) {
     DotOf<kNibbles> dot[kRows][kAll];
-    int8_group_dots<kRows, kPanels, kGroup, kNibbles>(dot, x, quads.at, panel_stride, offset);
+    const size_t distance = ahead.of_leaf(g);
+#pragma GCC unroll 8
+    for (int p = 0; p < kPanels; ++p) prefetch_weights(side.at + p * panel_stride + distance);
+    int8_group_dots<kRows, kPanels, kGroup, kNibbles>(dot, x, quads.at, panel_stride, distance, offset);
     int8_group_scale(sum, dot, x, side.at, panel_stride, s, offset);
     quads.advance(), side.advance();
     x.words += kGroup / 4, x.scale += 1, x.sum += 1;
@@ -193,17 +196,19 @@ template <int kRows, int kPanels, int kGroup, bool kNibbles>
 template <int kPanels>
 EADEM_FN void int8_rows(float* acc, int64_t acc_stride, const Int8Rows& x, int rows, const std::byte* panel,
                         size_t panel_stride, const LinearShape& s, int begin, int end) {
-  for_row_blocks<kInt8Rows>(rows, [&]<int kRows>(int first) {
+  for_row_blocks<kInt8Rows>(rows, kPanels * panel_stride, [&]<int kRows>(int first, const Ahead& ahead) {
     const Int8Rows block{x.words + first * x.stride, x.scale + first * x.side_stride, x.sum + first * x.side_stride,
                          x.stride, x.side_stride};
     float* const first_sum = acc + first * acc_stride;
     constexpr int kLarge = numerics::kQuantisedGroup, kSmall = numerics::kStoredGroup;
     if (has_nibbles(s)) {
-      int8_block<kRows, kPanels, kSmall, true>(first_sum, acc_stride, block, panel, panel_stride, s, begin, end);
+      int8_block<kRows, kPanels, kSmall, true>(first_sum, acc_stride, block, panel, panel_stride, ahead, s, begin, end);
     } else if (s.group == kSmall) {
-      int8_block<kRows, kPanels, kSmall, false>(first_sum, acc_stride, block, panel, panel_stride, s, begin, end);
+      int8_block<kRows, kPanels, kSmall, false>(first_sum, acc_stride, block, panel, panel_stride, ahead, s, begin,
+                                                end);
     } else {
-      int8_block<kRows, kPanels, kLarge, false>(first_sum, acc_stride, block, panel, panel_stride, s, begin, end);
+      int8_block<kRows, kPanels, kLarge, false>(first_sum, acc_stride, block, panel, panel_stride, ahead, s, begin,
+                                                end);
     }
   });
 }

@@ -21,14 +21,21 @@ constexpr size_t pair_index(int lane, int k) {
          static_cast<size_t>(slot);
 }
 
+// Where the halves of a leaf's words come from.
+struct PairOrder {
+  alignas(64) uint16_t from[numerics::kLeaf];
+  constexpr PairOrder() : from() {
+    for (int i = 0; i < numerics::kLeaf; ++i) {
+      const size_t at = pair_index(0, i);
+      from[at / (2 * kPanel) * 2 + at % 2] = static_cast<uint16_t>(i);
+    }
+  }
+};
+inline constexpr PairOrder kPairOrder;
+
 // Operands as words. k: a multiple of 32.
 EADEM_FN void pair_operands(const uint16_t* operands, int k, int32_t* words) {
-  alignas(64) uint16_t from[numerics::kLeaf];  // where the halves of the words come from
-  for (int i = 0; i < numerics::kLeaf; ++i) {
-    const size_t at = pair_index(0, i);
-    from[at / (2 * kPanel) * 2 + at % 2] = static_cast<uint16_t>(i);
-  }
-  const __m512i order = _mm512_load_si512(from);
+  const __m512i order = _mm512_load_si512(kPairOrder.from);
   for (int i = 0; i < k; i += numerics::kLeaf) {
     _mm512_storeu_si512(words + i / 2, _mm512_permutexvar_epi16(order, _mm512_loadu_si512(operands + i)));
   }
@@ -42,7 +49,7 @@ EADEM_LANE Vec add_pair(Vec sum, IVec w, int32_t x) {
 // One leaf of kRows x kPanels: even and odd chains stay in registers.
 template <int kRows, int kPanels>
 EADEM_INLINE void pair_leaf(float* acc, int64_t acc_stride, const int32_t* x, int64_t x_stride, const std::byte* panel,
-                            size_t panel_stride) {
+                            size_t panel_stride, size_t ahead) {
   Vec chain[2][kRows][kPanels];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -57,7 +64,7 @@ EADEM_INLINE void pair_leaf(float* acc, int64_t acc_stride, const int32_t* x, in
 #pragma GCC unroll 8
       for (int p = 0; p < kPanels; ++p) {
         const std::byte* at = panel + static_cast<size_t>(p) * panel_stride + static_cast<size_t>(line) * kPairBytes;
-        __builtin_prefetch(at + kAhead);
+        prefetch_weights(at + ahead);
         w[p] = IVec::load(at);
       }
 #pragma GCC unroll 8
@@ -80,18 +87,19 @@ EADEM_INLINE void pair_leaf(float* acc, int64_t acc_stride, const int32_t* x, in
 // Not inlined, so that the compiler has all registers for it.
 template <int kRows, int kPanels>
 [[gnu::noinline]] static void pair_block(float* acc, int64_t acc_stride, const int32_t* x, int64_t x_stride,
-                                         const std::byte* panel, size_t panel_stride, int k) {
+                                         const std::byte* panel, size_t panel_stride, Ahead ahead, int k) {
   for (int i = 0; i < k; i += numerics::kLeaf) {
-    pair_leaf<kRows, kPanels>(acc, acc_stride, x + i / 2, x_stride, panel + operand_panel_bytes(i), panel_stride);
+    pair_leaf<kRows, kPanels>(acc, acc_stride, x + i / 2, x_stride, panel + operand_panel_bytes(i), panel_stride,
+                              ahead.of_leaf(i / numerics::kLeaf));
   }
 }
 
 template <int kPanels>
 EADEM_FN void pair_rows(float* acc, int64_t acc_stride, const int32_t* x, int64_t x_stride, int rows,
                         const std::byte* panel, size_t panel_stride, int k) {
-  for_row_blocks<kFmaRows>(rows, [&]<int kRows>(int first) {
+  for_row_blocks<kFmaRows>(rows, kPanels * panel_stride, [&]<int kRows>(int first, const Ahead& ahead) {
     pair_block<kRows, kPanels>(acc + first * acc_stride, acc_stride, x + first * x_stride, x_stride, panel,
-                               panel_stride, k);
+                               panel_stride, ahead, k);
   });
 }
 

@@ -5,9 +5,7 @@
 #pragma once
 
 #include "kernels/cpu/linear.h"
-#include "kernels/cpu/operand_writer.h"
 #include "kernels/cpu/tiles.h"
-#include "numerics/layer.h"
 
 namespace eadem::kernels::cpu {
 namespace {
@@ -337,24 +335,10 @@ EADEM_FN bool tiles_fuse_swiglu(const LinearShape& s, int rows) {
   return s.numerics == Numerics::kInt8 && tiles_take(s, rows) && 2 * s.groups() <= kTileInt8Groups;
 }
 
-// gate_up: [rows][2][kGatePanels * 16], of which the first `panels` are used.
-EADEM_FN void finish_swiglu(const float* gate_up, const SwigluCall& swiglu, int row, int rows, int panel, int panels) {
-  constexpr int kHalf = kGatePanels * kPanel;
-  for (int r = 0; r < rows; ++r, gate_up += 2 * kHalf) {
-    uint16_t* const y = swiglu.y + (row + r) * swiglu.y_stride + panel * kPanel;
-    OperandWriter writer;
-    for (int i = 0; i < panels * kPanel; i += kPanel) {
-      writer.put(y + i, numerics::swiglu32(Vec::load(gate_up + i), Vec::load(gate_up + kHalf + i)));
-    }
-    // Other tiles have the same row.
-    if (!writer.good()) __atomic_store_n(swiglu.bad + row + r, true, __ATOMIC_RELAXED);
-  }
-}
-
 // Gates and ups of a tile of rows meet in the scratch, so that neither goes to memory as float32.
 EADEM_FN void tile_int8_swiglu(const LinearCall& call, const SwigluCall& swiglu, const LinearTile& tile) {
   const Int8View view(*call.shape, tile.row_end - tile.row_begin);
-  const int gates = call.shape->n / 2 / kPanel;
+  const int ups = call.shape->n / 2 / kPanel;
   TileInt8 scratch;
   LinearCall part = call;
   part.shape = &view.shape;
@@ -363,7 +347,7 @@ EADEM_FN void tile_int8_swiglu(const LinearCall& call, const SwigluCall& swiglu,
     const int count = tile.panel_end - begin < group ? tile.panel_end - begin : group;
     const std::byte* const gate = view.weights(call, begin, count, scratch.panels);
     const std::byte* const up = view.weights(
-        call, gates + begin, count, scratch.panels + static_cast<size_t>(count) * int8_panel_bytes(view.shape));
+        call, ups + begin, count, scratch.panels + static_cast<size_t>(count) * int8_panel_bytes(view.shape));
     int8_row_tiles(call, tile, scratch, [&](int row, int rows) {
       part.x.q = call.x.q + static_cast<int64_t>(row) * call.shape->k_padded;
       part.y = scratch.gate_up, part.y_stride = 2 * kGatePanels * kPanel;
@@ -371,7 +355,10 @@ EADEM_FN void tile_int8_swiglu(const LinearCall& call, const SwigluCall& swiglu,
       int8_tile_rows(part, scratch, 0, rows, panel_run(tile, row, view.shape, gate, 0, count, left, view.expanded));
       part.y = scratch.gate_up + kGatePanels * kPanel;
       int8_tile_rows(part, scratch, 0, rows, panel_run(tile, row, view.shape, up, 0, count, left, view.expanded));
-      finish_swiglu(scratch.gate_up, swiglu, row, rows, begin, count);
+      for (int r = 0; r < rows; ++r) {
+        const float* const gates = scratch.gate_up + r * part.y_stride;
+        store_swiglu(swiglu, row + r, begin, count, gates, gates + part.y_stride / 2);
+      }
     });
   }
 }

@@ -34,6 +34,8 @@ constexpr KernelSet cpu_set(std::string_view name, bool (*supported)()) {
       .attention_split = tile_attention_split,
 #else
       .linear = linear,
+      .fuses_swiglu = fuses_swiglu,
+      .linear_swiglu = linear_swiglu,
       .kv_bytes = kv_bytes,
       .kv_write = kv_write,
       .kv_read = kv_read,

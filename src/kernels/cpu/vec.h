@@ -23,13 +23,17 @@
 //   store_operands(uint16_t*, Vec)          numerics::bf16_operand of each lane
 //   even(IVec), odd(IVec)                   the bf16 in each lane's low and high half, as floats
 //   expand_float16(const uint16_t*)         kWidth float16 values; float16_of(float): of a value that is one
-//   Quads, Dot, NibbleQuads, NibbleDot      int8 dot products, see cpu/linear_int8.h
+//   Quads, Dot, NibbleQuads, NibbleDot      int8 dot products, see cpu/linear_int8.h; QuadWord: four int8 as one word
 #pragma once
 
 #include "kernels/kernel_set.h"
 #include "numerics/ieee.h"
 #include "numerics/int8.h"
 #include "numerics/operand.h"
+
+namespace eadem::kernels::cpu {
+using QuadWord [[gnu::may_alias]] = int32_t;
+}  // namespace eadem::kernels::cpu
 
 #define EADEM_LANE [[gnu::always_inline]] inline  // members and operations of one or few instructions
 

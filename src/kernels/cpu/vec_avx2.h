@@ -131,7 +131,7 @@ struct Dot {
   static constexpr int kOffset = 128;
   IVec sum;
   EADEM_LANE static Dot start(int32_t offset) { return {IVec(offset)}; }
-  EADEM_LANE void add_products(Quads w, const int32_t* x) {
+  EADEM_LANE void add_products(Quads w, const QuadWord* x) {
     sum = IVec(_mm256_dpbusd_avx_epi32(sum.v, w.v, _mm256_set1_epi32(*x)));
   }
   EADEM_LANE IVec total(int32_t) const { return sum; }
@@ -157,7 +157,7 @@ struct Dot {
   static constexpr int kOffset = 0;
   IVec sum;
   EADEM_LANE static Dot start(int32_t) { return {IVec(0)}; }
-  EADEM_LANE void add_products(Quads w, const int32_t* x) {
+  EADEM_LANE void add_products(Quads w, const QuadWord* x) {
     // One after the other: GCC begins with the products of all rows else, and has no registers left for the sums.
     asm volatile("" ::: "memory");
     const __m256i products = _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(_mm256_set1_epi32(*x), w.v));
@@ -170,7 +170,7 @@ struct NibbleDot {
   static_assert(numerics::kStoredGroup / 4 * 2 * 15 * 127 < 1 << 15);
   __m256i sum;
   EADEM_LANE static NibbleDot start(int32_t) { return {_mm256_setzero_si256()}; }
-  EADEM_LANE void add_products(NibbleQuads w, const int32_t* x) {
+  EADEM_LANE void add_products(NibbleQuads w, const QuadWord* x) {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w.v, _mm256_set1_epi32(*x)));
   }
   EADEM_LANE IVec total(int32_t offset) const { return add(IVec(pairs_of_int16(sum)), IVec(offset)); }

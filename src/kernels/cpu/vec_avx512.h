@@ -131,7 +131,7 @@ struct Dot {
   static constexpr int kOffset = 128;
   IVec sum;
   EADEM_LANE static Dot start(int32_t offset) { return {IVec(offset)}; }
-  EADEM_LANE void add_products(Quads w, const int32_t* x) {
+  EADEM_LANE void add_products(Quads w, const QuadWord* x) {
     sum = IVec(_mm512_dpbusd_epi32(sum.v, w.v, _mm512_set1_epi32(*x)));
   }
   EADEM_LANE IVec total(int32_t) const { return sum; }
@@ -159,7 +159,7 @@ struct Dot {
   static constexpr int kOffset = 0;
   IVec sum;
   EADEM_LANE static Dot start(int32_t) { return {IVec(0)}; }
-  EADEM_LANE void add_products(Quads w, const int32_t* x) {
+  EADEM_LANE void add_products(Quads w, const QuadWord* x) {
     const __m512i quad = _mm512_set1_epi32(*x);
     const __m512i turned = _mm512_mask_sub_epi8(quad, w.negative, _mm512_setzero_si512(), quad);
     sum = add(sum, IVec(pairs_of_int16(_mm512_maddubs_epi16(w.magnitude, turned))));
@@ -171,7 +171,7 @@ struct NibbleDot {
   static_assert(numerics::kStoredGroup / 4 * 2 * 15 * 127 < 1 << 15);
   __m512i sum;
   EADEM_LANE static NibbleDot start(int32_t) { return {_mm512_setzero_si512()}; }
-  EADEM_LANE void add_products(NibbleQuads w, const int32_t* x) {
+  EADEM_LANE void add_products(NibbleQuads w, const QuadWord* x) {
     sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16(w.v, _mm512_set1_epi32(*x)));
   }
   EADEM_LANE IVec total(int32_t offset) const { return add(IVec(pairs_of_int16(sum)), IVec(offset)); }

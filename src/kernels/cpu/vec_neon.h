@@ -122,7 +122,7 @@ struct Dot {
   static constexpr int kOffset = 0;
   IVec sum;
   EADEM_LANE static Dot start(int32_t offset) { return {IVec(offset)}; }
-  EADEM_LANE void add_products(Quads w, const int32_t* x) {
+  EADEM_LANE void add_products(Quads w, const QuadWord* x) {
     sum = IVec(vdotq_s32(sum.v, w.v, vreinterpretq_s8_s32(vdupq_n_s32(*x))));
   }
   EADEM_LANE IVec total(int32_t) const { return sum; }
@@ -133,7 +133,7 @@ struct Dot {
   IVec low, high;
   static constexpr int kOffset = 0;
   EADEM_LANE static Dot start(int32_t) { return {IVec(0), IVec(0)}; }
-  EADEM_LANE void add_products(Quads w, const int32_t* x) {
+  EADEM_LANE void add_products(Quads w, const QuadWord* x) {
     const int8x16_t quad = vreinterpretq_s8_s32(vdupq_n_s32(*x));
     low = IVec(vpadalq_s16(low.v, vmull_s8(vget_low_s8(w.v), vget_low_s8(quad))));
     high = IVec(vpadalq_s16(high.v, vmull_high_s8(w.v, quad)));

@@ -63,7 +63,7 @@ template <int kRows, int kPanels, int kPhases>
 template <int kPanels>
 EADEM_FN void free_rows(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel,
                         size_t panel_stride, int k) {
-  for_row_blocks<kFreeRows>(rows, [&]<int kRows>(int first) {
+  for_row_blocks<kFreeRows>(rows, 0, [&]<int kRows>(int first, const Ahead&) {
     constexpr int kPhases = kRows * kPanels * kVecs >= 8 ? 1 : 2;  // few chains wait for themselves
     free_block<kRows, kPanels, kPhases>(acc + first * acc_stride, acc_stride, x.value + first * x.stride, x.stride,
                                         panel, panel_stride, k);

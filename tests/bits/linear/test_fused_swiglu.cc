@@ -86,9 +86,12 @@ void expect_equal(const LinearShape& shape, int rows, Family family, Draw& draw)
 
 TEST(FusedSwiglu, EveryNumberOfRows) {
   Draw draw(31);
-  for (int rows = 9; rows <= 70; ++rows) {
+  for (int rows = 1; rows <= 70; ++rows) {
     const auto family = static_cast<Family>(rows % kFamilies);
     expect_equal(make_shape(Numerics::kFma32, 64, 96, 1, 32, false), rows, family, draw);
+  }
+  for (const int rows : {1, 2, 5, 24, 25, 51}) {
+    expect_equal(make_shape(Numerics::kMma16, 192, 96, 1, 32, false), rows, kNormal, draw);
   }
   for (const int rows : {95, 96, 97, 130}) {
     expect_equal(make_shape(Numerics::kFma32, 320, 1056, 1, 32, false), rows, kNarrow, draw);
@@ -111,7 +114,7 @@ TEST(FusedSwiglu, EveryStorage) {
   Draw draw(35);
   for (const Int8Weights stored : {Int8Weights::kAny, Int8Weights::kHalves, Int8Weights::kNibbles}) {
     for (const bool minimum : {false, true}) {
-      for (const int rows : {9, 12, 16, 17, 18, 31, 33, 64, 100, 300}) {
+      for (const int rows : {1, 2, 7, 9, 12, 16, 17, 18, 31, 33, 64, 100, 300}) {
         LinearShape shape =
             make_shape(Numerics::kInt8, 64 * (1 + draw.below(6)), 32 * (1 + draw.below(12)), 1, 32, minimum);
         shape.stored = stored;
@@ -142,7 +145,6 @@ TEST(FusedSwiglu, IsNotOfferedWhereItWouldNotFit) {
   for (const KernelSet* set : fusing_sets()) {
     EXPECT_FALSE(set->fuses_swiglu(make_shape(Numerics::kFma32, 96, 64, 1, 32, false), 64)) << set->name;  // padding
     EXPECT_FALSE(set->fuses_swiglu(make_shape(Numerics::kFma32, 128, 512, 8, 32, false), 64)) << set->name;
-    EXPECT_FALSE(set->fuses_swiglu(make_shape(Numerics::kMma16, 128, 64, 1, 32, false), 64)) << set->name;
   }
 }
 
