@@ -14,6 +14,9 @@
 #include "kernels/cpu/vec.h"
 #include "kernels/cpu/vector_sum.h"
 #include "numerics/attention.h"
+#if defined(__AVX512BF16__)
+#include "kernels/cpu/linear_pairs.h"
+#endif
 
 namespace eadem::kernels::cpu {
 namespace {
@@ -33,13 +36,21 @@ EADEM_FN size_t kv_bytes(const AttentionShape& shape) {
   return value_offset(shape) + static_cast<size_t>(value_panels(shape)) * kValuePanelBytes;
 }
 
+// Where operand k of a panel's lane lies, as the chains of the tree want it.
+EADEM_FN size_t index_in_panel([[maybe_unused]] const AttentionShape& shape, int lane, int k) {
+#if defined(__AVX512BF16__)
+  if (shape.numerics == Numerics::kFma32) return pair_index(lane, k);
+#endif
+  return operand_index(lane, k);
+}
+
 // Where element d of a slot's key and value lie, in operands from the block's start.
 EADEM_FN size_t key_index(const AttentionShape& shape, int slot, int d) {
-  return static_cast<size_t>(slot / kPanel) * key_panel_bytes(shape) / 2 + operand_index(slot % kPanel, d);
+  return static_cast<size_t>(slot / kPanel) * key_panel_bytes(shape) / 2 + index_in_panel(shape, slot % kPanel, d);
 }
 EADEM_FN size_t value_index(const AttentionShape& shape, int slot, int d) {
   return value_offset(shape) / 2 + static_cast<size_t>(d / kPanel) * kValuePanelBytes / 2 +
-         operand_index(d % kPanel, slot);
+         index_in_panel(shape, d % kPanel, slot);
 }
 
 EADEM_FN void kv_write(const AttentionShape& shape, std::byte* block, int slot, const uint16_t* k, const uint16_t* v) {
@@ -131,14 +142,43 @@ EADEM_FN bool weigh(const AttentionShape& shape, Visible visible, const float* s
 
 inline constexpr int kChunk = 24;  // rows x heads of a group that walk the blocks together
 
+// What a chunk multiplies: q and a block's weights as the chains want them.
 template <Numerics kTree>
-struct AttentionChunk {
+struct ChunkOperands {
   static constexpr int kPowers = kTree == Numerics::kMma16 ? 1 : 0;  // mma16 reads the powers of two of x as well
   alignas(64) float q_value[kChunk * kMaxHead];
   alignas(64) float q_power[kPowers * kChunk * kMaxHead + Vec::kWidth];
-  alignas(64) float scores[kChunk * kKvBlock];
   alignas(64) float p_value[kChunk * kKvBlock];
   alignas(64) float p_power[kPowers * kChunk * kKvBlock + Vec::kWidth];
+
+  void set_query(int i, const uint16_t* q, int head) {
+    expand_operands<kTree>(q, head, q_value + i * head, q_power + kPowers * i * head);
+  }
+  // The weights of row i, of those that see some of a block, are where weigh() left them.
+  float* value(int i) { return p_value + i * kKvBlock; }
+  float* power(int i) { return p_power + kPowers * i * kKvBlock; }
+  void set_weights(int) {}
+
+  // Continues the scores, [rows][64], of rows x heads from `first` on over panels of keys. next: bytes to the block to
+  // ask for.
+  void add_scores(const AttentionShape& shape, int first, int rows, const std::byte* keys, int panels, size_t next,
+                  float* scores) const {
+    const int head = shape.head_padded;
+    chains<kTree>(scores, kKvBlock, {q_value + first * head, q_power + kPowers * first * head, head}, rows, keys,
+                  key_panel_bytes(shape), panels, next, head);
+  }
+  // Continues outputs over keys [from, to), whole leaves.
+  void add_outputs(const AttentionShape& shape, int rows, const std::byte* values, int from, int to, size_t next,
+                   float* o) const {
+    chains<kTree>(o, shape.head_padded, {p_value + from, p_power + kPowers * from, kKvBlock}, rows,
+                  values + operand_panel_bytes(from), kValuePanelBytes, value_panels(shape), next, to - from);
+  }
+};
+
+template <Numerics kTree, class Operands = ChunkOperands<kTree>>
+struct AttentionChunk {
+  Operands operands;
+  alignas(64) float scores[kChunk * kKvBlock];
   RowState state[kChunk];
   int64_t begin[kChunk], end[kChunk];  // the keys of the split that each row sees
   int count;
@@ -148,9 +188,8 @@ struct AttentionChunk {
     const int group = shape.group();
     for (int i = 0; i < count; ++i) {
       const int row = (first + i) / group, head = kv_head * group + (first + i) % group;
-      const uint16_t* q = rows.q + (static_cast<int64_t>(row) * shape.heads + head) * shape.head_padded;
-      const int at = i * shape.head_padded;
-      expand_operands<kTree>(q, shape.head_padded, q_value + at, q_power + kPowers * at);
+      operands.set_query(i, rows.q + (static_cast<int64_t>(row) * shape.heads + head) * shape.head_padded,
+                         shape.head_padded);
       state[i] = {numerics::kMinusInfinity, {0.0f, 0.0f, 0.0f, 0.0f}};
       begin[i] = std::max(split * kSplit, numerics::first_visible(rows.positions[row], shape.window));
       end[i] = std::min((split + 1) * kSplit, rows.positions[row] + 1);
@@ -182,45 +221,45 @@ struct AttentionChunk {
   }
 
   // Scores of the panels of keys that some row sees.
-  void score(const AttentionShape& shape, const Extent& e, const std::byte* block) {
-    const int rows = e.high - e.low, head = shape.head_padded;
-    const int panel = e.first / kPanel, panels = e.last / kPanel + 1 - panel;
+  void score(const AttentionShape& shape, const Extent& e, const std::byte* block, size_t next) {
+    const int rows = e.high - e.low, panel = e.first / kPanel, panels = e.last / kPanel + 1 - panel;
     std::fill_n(scores, rows * kKvBlock, 0.0f);
-    chains<kTree>(scores + panel * kPanel, kKvBlock, {q_value + e.low * head, q_power + kPowers * e.low * head, head},
-                  rows, block + static_cast<size_t>(panel) * key_panel_bytes(shape), key_panel_bytes(shape), panels,
-                  head);
+    operands.add_scores(shape, e.low, rows, block + static_cast<size_t>(panel) * key_panel_bytes(shape), panels, next,
+                        scores + panel * kPanel);
   }
 
   // Outputs go on over the leaves (mma16: groups) of keys that some row sees: with weights of +0 one would add nothing.
-  void accumulate(const AttentionShape& shape, const Extent& e, const std::byte* block, float* o) {
+  void accumulate(const AttentionShape& shape, const Extent& e, const std::byte* block, size_t next, float* o) {
     constexpr int kUnit = kTree == Numerics::kMma16 ? numerics::kGroup : numerics::kLeaf;
-    const int from = e.first / kUnit * kUnit, to = (e.last / kUnit + 1) * kUnit, head = shape.head_padded;
-    chains<kTree>(o + static_cast<int64_t>(e.low) * head, head, {p_value + from, p_power + kPowers * from, kKvBlock},
-                  e.high - e.low, block + value_offset(shape) + operand_panel_bytes(from), kValuePanelBytes,
-                  value_panels(shape), to - from);
+    operands.add_outputs(shape, e.high - e.low, block + value_offset(shape), e.first / kUnit * kUnit,
+                         (e.last / kUnit + 1) * kUnit, next, o + static_cast<int64_t>(e.low) * shape.head_padded);
   }
 
-  // One block for the rows that see some of it. bad: of the chunk's first row; phase: the first row x head's place in
-  // its group.
-  void add_block(const AttentionShape& shape, const KvView& kv, int kv_head, int64_t b, float* o, bool* bad,
+  // One block for the rows that see some of it. more: another one follows. bad: of the chunk's first row; phase: the
+  // first row x head's place in its group.
+  void add_block(const AttentionShape& shape, const KvView& kv, int kv_head, int64_t b, bool more, float* o, bool* bad,
                  int phase) {
     const int64_t first_key = b * kKvBlock;
     const Extent e = extent(first_key);
     if (e.low == e.high) return;
     const std::byte* block = kv.block(b, kv_head);
-    score(shape, e, block);
+    // Asked for beside this one: the next block, and beside the last one what lies behind it, the next head's.
+    const size_t next = more ? static_cast<size_t>(kv.block(b + 1, kv_head) - block) : kv_bytes(shape);
+    score(shape, e, block, next);
     for (int i = e.low; i < e.high; ++i) {
-      const int at = (i - e.low) * kKvBlock;
+      const int at = i - e.low;
       const Visible seen = visible(i, first_key);
       if (seen.none()) {
-        std::fill_n(p_value + at, kKvBlock, 0.0f);
-        if (kPowers != 0) std::fill_n(p_power + at, kKvBlock, 0.0f);
-      } else if (!weigh<kTree>(shape, seen, scores + at, state[i], o + static_cast<int64_t>(i) * shape.head_padded,
-                               p_value + at, p_power + kPowers * at)) {
+        std::fill_n(operands.value(at), kKvBlock, 0.0f);
+        if (Operands::kPowers != 0) std::fill_n(operands.power(at), kKvBlock, 0.0f);
+      } else if (!weigh<kTree>(shape, seen, scores + at * kKvBlock, state[i],
+                               o + static_cast<int64_t>(i) * shape.head_padded, operands.value(at),
+                               operands.power(at))) {
         bad[(phase + i) / shape.group()] = true;
       }
+      operands.set_weights(at);
     }
-    accumulate(shape, e, block, o);
+    accumulate(shape, e, block, next, o);
   }
 
   void run(const AttentionShape& shape, const AttentionRows& rows, int kv_head, int64_t split, int first,
@@ -230,8 +269,11 @@ struct AttentionChunk {
     bool* bad = result.bad + first / shape.group();
     std::fill_n(o, static_cast<int64_t>(count) * shape.head_padded, 0.0f);
     const int64_t low = *std::min_element(begin, begin + count), high = *std::max_element(end, end + count);
+    // The first block is asked for at once, each other one while the block before it is worked on.
+    const std::byte* const block = low < high ? rows.kv.block(low / kKvBlock, kv_head) : nullptr;
+    for (size_t i = 0; block != nullptr && i < kv_bytes(shape); i += 64) prefetch_weights(block + i);
     for (int64_t b = low / kKvBlock; b * kKvBlock < high; ++b) {
-      add_block(shape, rows.kv, kv_head, b, o, bad, first % shape.group());
+      add_block(shape, rows.kv, kv_head, b, (b + 1) * kKvBlock < high, o, bad, first % shape.group());
     }
     for (int i = 0; i < count; ++i) {
       result.m[first + i] = state[i].m;
@@ -241,10 +283,10 @@ struct AttentionChunk {
   }
 };
 
-template <Numerics kTree>
-EADEM_FN void attention_split_tree(const AttentionShape& shape, const AttentionRows& rows, int kv_head, int64_t split,
-                                   const SplitResult& result) {
-  AttentionChunk<kTree> chunk;
+template <class Chunk>
+EADEM_FN void attention_split_by(const AttentionShape& shape, const AttentionRows& rows, int kv_head, int64_t split,
+                                 const SplitResult& result) {
+  Chunk chunk;
   const int total = rows.rows * shape.group();
   for (int first = 0; first < total; first += kChunk) {
     chunk.count = std::min(kChunk, total - first);
@@ -256,9 +298,9 @@ EADEM_FN void attention_split(const AttentionShape& shape, const AttentionRows& 
                               const SplitResult& result) {
   count_call();
   if (shape.numerics == Numerics::kMma16) {
-    attention_split_tree<Numerics::kMma16>(shape, rows, kv_head, split, result);
+    attention_split_by<AttentionChunk<Numerics::kMma16>>(shape, rows, kv_head, split, result);
   } else {
-    attention_split_tree<Numerics::kFma32>(shape, rows, kv_head, split, result);
+    attention_split_by<AttentionChunk<Numerics::kFma32>>(shape, rows, kv_head, split, result);
   }
 }
 

@@ -57,7 +57,9 @@ EADEM_FN void hide_keys(const LaneRows& lanes, int key, float* scores) {
   }
 }
 
-EADEM_FN Vec largest_score(const float* scores) {
+// The largest scores of the lanes, once what they do not see is hidden.
+EADEM_FN Vec largest_seen(const LaneRows& lanes, int key, float* scores) {
+  if (!lanes.all_see(key)) hide_keys(lanes, key, scores);
   Vec top[4];
   for (int i = 0; i < 4; ++i) top[i] = Vec::load(scores + i * kRowLanes);
   for (int j = 4; j < numerics::kKvBlock; j += 4) {
@@ -93,6 +95,13 @@ EADEM_FN LaneStep move_references(Vec largest, float c, Vec& m) {
   step.bad = static_cast<uint16_t>(lt(Vec(numerics::kScoreLimit), abs(step.minus_mc)).v & sees);
   m = next;
   return step;
+}
+
+// Reports rows whose reference passed its limit. first: the lanes' first row x head of the call, of `count`.
+EADEM_FN void flag_rows(const LaneStep& step, int group, int first, int count, bool* bad) {
+  for (int i = 0; step.bad != 0 && i < count; ++i) {
+    if (step.bad >> i & 1) bad[(first + i) / group] = true;
+  }
 }
 
 // numerics::key_weight; +0 too where the key is hidden, or the lane saw no key yet (t is NaN then).
@@ -184,6 +193,20 @@ EADEM_FN void transpose_words(const void* from, int64_t stride, int lines, void*
     a[12 + e] = _mm512_shuffle_f32x4(low_odd, high_odd, 0xdd);
   }
   for (int j = 0; j < to_lines; ++j) _mm512_storeu_ps(out + j * to_stride, a[j]);
+}
+
+// A split's result for `count` lanes, of which the first is row x head `first` of the call. o: [elements][16].
+EADEM_FN void finish_lanes(const LaneRows& lanes, const float* o, int head_padded, int first, int count,
+                           const SplitResult& result) {
+  alignas(64) float m[kRowLanes], l[kRowLanes];
+  lanes.m.store(m);
+  add(add(lanes.l[0], lanes.l[1]), add(lanes.l[2], lanes.l[3])).store(l);
+  std::copy_n(m, count, result.m + first);
+  std::copy_n(l, count, result.l + first);
+  float* const to = result.o + static_cast<int64_t>(first) * head_padded;
+  for (int d = 0; d < head_padded; d += kRowLanes) {
+    transpose_words(o + d * kRowLanes, kRowLanes, kRowLanes, to + d, head_padded, count);
+  }
 }
 
 }  // namespace

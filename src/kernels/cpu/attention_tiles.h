@@ -90,7 +90,9 @@ class TileChunk {
     }
     for (int b = begin_; b < end_; ++b) weigh(b, (b - begin_) % 2, result.bad);
     if (begin_ < end_) output(end_ - 1, (end_ - 1 - begin_) % 2);
-    for (int t = 0; t < kLanes; ++t) finish(t, result);
+    for (int t = 0; t < kLanes; ++t) {
+      finish_lanes(lanes_[t], o_ + t * o_step(), shape_.head_padded, first_ + t * kRowLanes, lanes_of(t), result);
+    }
   }
 
  private:
@@ -124,9 +126,7 @@ class TileChunk {
 
   // The largest scores of 16 lanes, once what they do not see is hidden.
   EADEM_LANE void look(int b, int t, int turn) {
-    float* const scores = scores_[turn] + t * kScores;
-    if (!lanes_[t].all_see(b * kKvBlock)) hide_keys(lanes_[t], b * kKvBlock, scores);
-    largest_[t] = largest_score(scores);
+    largest_[t] = largest_seen(lanes_[t], b * kKvBlock, scores_[turn] + t * kScores);
   }
 
   // The last tile of a part waits for end_part.
@@ -155,7 +155,7 @@ class TileChunk {
     for (int t = 0; t < kLanes; ++t) {
       moved[t] = move_references(largest_[t], shape_.c, lanes_[t].m);
       rescales |= any(moved[t].rescale);
-      if (moved[t].bad != 0) flag(t, moved[t].bad, bad);
+      flag_rows(moved[t], shape_.group(), first_ + t * kRowLanes, lanes_of(t), bad);
     }
     bool waiting = b > begin_;
     if (rescales) {
@@ -213,26 +213,6 @@ class TileChunk {
       for (size_t at = 0; at < key_part; at += 64) __builtin_prefetch(keys + static_cast<size_t>(i) * key_part + at);
     }
   };
-
-  void flag(int t, uint16_t lanes, bool* bad) const {
-    for (int i = 0; i < lanes_of(t); ++i) {
-      if (lanes >> i & 1) bad[(first_ + t * kRowLanes + i) / shape_.group()] = true;
-    }
-  }
-
-  void finish(int t, const SplitResult& result) const {
-    const int at = first_ + t * kRowLanes, count = lanes_of(t), head = shape_.head_padded;
-    const LaneRows& lanes = lanes_[t];
-    alignas(64) float m[kRowLanes], l[kRowLanes];
-    lanes.m.store(m);
-    add(add(lanes.l[0], lanes.l[1]), add(lanes.l[2], lanes.l[3])).store(l);
-    std::copy_n(m, count, result.m + at);
-    std::copy_n(l, count, result.l + at);
-    for (int d = 0; d < head; d += kRowLanes) {
-      transpose_words(o_ + t * o_step() + d * kRowLanes, kRowLanes, kRowLanes,
-                      result.o + static_cast<int64_t>(at) * head + d, head, count);
-    }
-  }
 
   const AttentionShape& shape_;
   const AttentionRows& rows_;

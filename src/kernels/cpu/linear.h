@@ -168,7 +168,7 @@ struct OperandWalk {
     const size_t panel_bytes = linear_panel_bytes(*call.shape);
     const std::byte* first = call.weights + static_cast<size_t>(p.panel) * panel_bytes + operand_panel_bytes(p.k);
     const ChainRows x{value + (p.k - begin), power + (kTree == Numerics::kMma16 ? p.k - begin : 0), length};
-    chains<kTree>(sums, stride, x, p.rows, first, panel_bytes, p.panels, p.length);
+    chains<kTree>(sums, stride, x, p.rows, first, panel_bytes, p.panels, kFmaPanels * panel_bytes, p.length);
   }
 };
 
@@ -189,7 +189,8 @@ struct Fma32Walk {
   EADEM_LANE void run(const LinearCall& call, const Piece& p, float* sums, int64_t stride) const {
     const size_t panel_bytes = linear_panel_bytes(*call.shape);
     const std::byte* first = call.weights + static_cast<size_t>(p.panel) * panel_bytes + operand_panel_bytes(p.k);
-    pair_chains(sums, stride, words + (p.k - begin) / 2, length / 2, p.rows, first, panel_bytes, p.panels, p.length);
+    pair_chains(sums, stride, words + (p.k - begin) / 2, length / 2, p.rows, first, panel_bytes, p.panels,
+                kFmaPanels * panel_bytes, p.length);
   }
 };
 #else
@@ -363,8 +364,8 @@ EADEM_FN void linear(const LinearCall& call, const LinearTile& tile) {
   });
 }
 
-// Gates and ups of a block meet in its sums, so that neither goes to memory as float32. Operands of SwiGLU are padded to
-// a leaf; here nobody writes padding.
+// Gates and ups of a block meet in its sums, so that neither goes to memory as float32. Operands of SwiGLU are padded
+// to a leaf; here nobody writes padding.
 EADEM_FN bool fuses_swiglu(const LinearShape& s, int) { return s.shards == 1 && s.n % (2 * numerics::kLeaf) == 0; }
 
 EADEM_FN void linear_swiglu(const LinearCall& call, const SwigluCall& swiglu, const LinearTile& tile) {

@@ -31,14 +31,14 @@ struct ChainRows {
 // is summed in free order).
 inline constexpr size_t kAhead = 2048;
 
-// Decode reads memory: the panels that come next are asked for while these pass. They go to the second-level cache: what
-// the first level waits for takes its few buffers from the loads beside it.
+// Decode reads memory: the panels that come next are asked for while these pass. They go to the second-level cache:
+// what the first level waits for takes its few buffers from the loads beside it.
 EADEM_LANE void prefetch_weights(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
 
 // Of several blocks of rows that pass the same panels each asks for its share of the leaves (or scale groups) of the
 // coming ones, so that memory is read all the time and not by the first block alone.
 struct Ahead {
-  size_t next;      // bytes to the panels that come next
+  size_t next;      // bytes to what is asked for
   int turn, turns;  // this block of rows, of so many
 
   // How far ahead of this leaf is to be asked; 0: not at all.
@@ -139,8 +139,8 @@ template <int kRows, int kPanels>
 
 template <int kPanels>
 EADEM_FN void fma32_rows(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel,
-                         size_t panel_stride, int k) {
-  for_row_blocks<kFmaRows>(rows, kPanels * panel_stride, [&]<int kRows>(int first, const Ahead& ahead) {
+                         size_t panel_stride, size_t next, int k) {
+  for_row_blocks<kFmaRows>(rows, next, [&]<int kRows>(int first, const Ahead& ahead) {
     fma32_block<kRows, kPanels>(acc + first * acc_stride, acc_stride, x.value + first * x.stride, x.stride, panel,
                                 panel_stride, ahead, k);
   });
@@ -249,18 +249,19 @@ EADEM_FN void mma16_rows(float* acc, int64_t acc_stride, const ChainRows& x, int
 // ---- Either ---------------------------------------------------------------------------------------------------------
 
 // acc[r * acc_stride + p * 16 + lane] continues its chain over k elements, for r < rows and p < panels. acc: floats,
-// carries in and results out. panel_stride: bytes from panel to panel. k: a multiple of the tree's leaf.
+// carries in and results out. panel_stride: bytes from panel to panel. next: bytes from what is read to what is
+// asked for (fma32). k: a multiple of the tree's leaf.
 template <Numerics kTree>
 EADEM_FN void chains(float* acc, int64_t acc_stride, const ChainRows& x, int rows, const std::byte* panel,
-                     size_t panel_stride, int panels, int k) {
+                     size_t panel_stride, int panels, size_t next, int k) {
   static_assert(kTree != Numerics::kInt8);
   int p = 0;
   if constexpr (kTree == Numerics::kFma32) {
     for (; p + kFmaPanels <= panels; p += kFmaPanels) {
-      fma32_rows<kFmaPanels>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, k);
+      fma32_rows<kFmaPanels>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, next, k);
     }
     for (; p < panels; ++p) {
-      fma32_rows<1>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, k);
+      fma32_rows<1>(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, panel_stride, next, k);
     }
   } else {
     for (; p < panels; ++p) mma16_rows(acc + p * kPanel, acc_stride, x, rows, panel + p * panel_stride, k);

@@ -9,6 +9,8 @@
 #if defined(__AMX_BF16__)
 #include "kernels/cpu/attention_tiles.h"
 #include "kernels/cpu/linear_tiles.h"
+#elif defined(__AVX512BF16__)
+#include "kernels/cpu/attention_pairs.h"
 #endif
 
 namespace eadem::kernels::cpu {
@@ -39,7 +41,11 @@ constexpr KernelSet cpu_set(std::string_view name, bool (*supported)()) {
       .kv_bytes = kv_bytes,
       .kv_write = kv_write,
       .kv_read = kv_read,
+#if defined(__AVX512BF16__)
+      .attention_split = pair_attention_split,
+#else
       .attention_split = attention_split,
+#endif
 #endif
       .attention_merge = attention_merge,
       .attention_finish = attention_finish,

@@ -169,19 +169,19 @@ struct FreeChunk : AttentionChunk<Numerics::kFma32> {
     const std::byte* block = kv.block(b, kv_head);
     const int rows = e.high - e.low, head = shape.head_padded;
     std::fill_n(scores, rows * kKvBlock, 0.0f);
-    free_chains(scores, kKvBlock, {q_value + e.low * head, nullptr, head}, rows, block, key_panel_bytes(shape),
+    free_chains(scores, kKvBlock, {operands.q_value + e.low * head, nullptr, head}, rows, block, key_panel_bytes(shape),
                 kKeyPanels, head);
     for (int i = e.low; i < e.high; ++i) {
-      float* const p = p_value + (i - e.low) * kKvBlock;
+      float* const p = operands.value(i - e.low);
       const Visible seen = visible(i, first_key);
       if (seen.none()) {
         std::fill_n(p, kKvBlock, 0.0f);
       } else if (!weigh<Numerics::kFma32>(shape, seen, scores + (i - e.low) * kKvBlock, state[i],
-                                          o + static_cast<int64_t>(i) * head, p, p_power)) {
+                                          o + static_cast<int64_t>(i) * head, p, operands.p_power)) {
         bad[(phase + i) / shape.group()] = true;
       }
     }
-    free_chains(o + static_cast<int64_t>(e.low) * head, head, {p_value, nullptr, kKvBlock}, rows,
+    free_chains(o + static_cast<int64_t>(e.low) * head, head, {operands.p_value, nullptr, kKvBlock}, rows,
                 block + value_offset(shape), kValuePanelBytes, value_panels(shape), kKvBlock);
   }
 

@@ -126,6 +126,23 @@ TEST(Attention, ARowIsTheSameAloneAndInCompany) {
   }
 }
 
+// Sets change how they compute at some numbers of rows: every number, over the end of a split.
+TEST(Attention, EveryNumberOfRows) {
+  for (const Case& c : {Case{1, 1, 40, 0, Data::kPeaked}, Case{1, 3, 64, 200, Data::kPeaked}}) {
+    const Sequence s = make_sequence(shape_of(c, Numerics::kFma32), 1100, c.data, 29);
+    std::vector<int64_t> positions;
+    for (int64_t i = 1000; i < 1070; ++i) positions.push_back(i);
+    const auto want = attend(reference(), s, positions);
+    for (const KernelSet* set : sets()) {
+      const Cache cache(*set, s, s.length, false);
+      for (int rows = 1; rows <= 70; rows += rows < 40 ? 1 : 10) {
+        const auto got = attend(*set, s, cache, {positions.begin(), positions.begin() + rows});
+        EXPECT_EQ(difference({want.begin(), want.begin() + rows}, got), "") << set->name << " " << rows << " rows";
+      }
+    }
+  }
+}
+
 // What a slot holds that a row cannot see (zeros, later keys of the sequence, a last owner's operands) is no input.
 TEST(Attention, HiddenSlotsDoNotMatter) {
   for (const KernelSet* set : sets()) {
