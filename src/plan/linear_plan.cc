@@ -11,8 +11,10 @@ int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int kBytesInCache = 1 << 20;
 // Rows that are worth a pass over all weights of their own.
 constexpr int kRowsOfAThread = 128;
-// Tiles per worker: enough that a late worker costs little, few enough that starting tiles costs nothing.
+// Tiles per worker: enough that a late worker costs little, few enough that starting tiles costs nothing. Few rows read
+// memory, of which each tile's first panels come late.
 constexpr int kTilesPerThread = 4;
+constexpr int kFewRows = 16;
 
 }  // namespace
 
@@ -24,7 +26,8 @@ LinearPlan plan_linear(const kernels::LinearShape& shape, int rows, int threads)
   if (rows >= threads * kRowsOfAThread) pieces = (pieces + threads - 1) / threads * threads;
   plan.rows = ceil_div(rows, pieces);
   const int row_tiles = ceil_div(rows, plan.rows);
-  const int wanted = threads == 1 ? 1 : std::max(1, ceil_div(threads * kTilesPerThread, row_tiles));
+  const int of_a_thread = threads == 1 || rows <= kFewRows ? 1 : kTilesPerThread;
+  const int wanted = ceil_div(threads * of_a_thread, row_tiles);
   plan.panels = std::max(1, ceil_div(shape.panels(), wanted));
   if (plan.panels > 1) plan.panels += plan.panels % 2;  // kernels take panels in pairs
   return plan;
